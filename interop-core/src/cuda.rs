@@ -29,9 +29,6 @@
 
 pub use crate::array::stream_handle::RawStream;
 pub use crate::driver::context::Context;
-#[cfg(feature = "counters")]
-#[doc(hidden)]
-pub use crate::driver::event::pooled_events;
 #[cfg(any(feature = "python", feature = "counters"))]
 #[doc(hidden)]
 pub use crate::driver::functions::set_blocking_hook;
@@ -40,16 +37,14 @@ pub use crate::driver::pointer::{PointerAttributes, device_address, pointer_attr
 pub use crate::memory::cuda_buffer::CudaBuffer;
 pub use crate::order::block::MemoryKind;
 pub use crate::order::pool::{set_release_limit, trim_memory_pools};
-pub use crate::order::release::queue::set_release_policy;
-#[cfg(feature = "counters")]
-#[doc(hidden)]
-pub use crate::order::release::queue::share_events_for;
-#[cfg(feature = "counters")]
-#[doc(hidden)]
-pub use crate::order::release::requests::poll_releases;
-pub use crate::order::release::requests::{
-    HoldReleases, finish_releases, pending_releases, start_release_thread,
-};
+pub use crate::order::release::queue::{finish_releases, pending_releases, set_release_policy};
+pub use crate::order::release::requests::{HoldReleases, start_release_thread};
 pub use crate::order::release::{ReleasePolicy, release_policy};
 pub use crate::order::wait::{stream_synchronize, stream_wait};
 pub use crate::process::settings::{Unordered, set_unordered, unordered};
+#[cfg(feature = "counters")]
+#[doc(hidden)]
+pub use crate::{
+    driver::event::pooled_events, order::release::queue::share_events_for,
+    order::release::requests::poll_releases,
+};

@@ -73,6 +73,15 @@ def test_stream_objects(handle, passed):
     assert describe(Producer(Tensor()), stream=Stream(0, handle))["stream"] is None
 
 
+@pytest.mark.parametrize(("handle", "stated"), [(0, 1), (1, 1), (2, 2), (0x7F00_1234_5670, 0x7F00_1234_5670)])
+def test_a_stream_that_we_hand_out_is_a_stream_object(handle, stated):
+    """R156: other libraries take it as theirs, and so do we. Where nothing is pending there is no stream."""
+    stream = interop_demo.asarray(Producer(Tensor(device=(CUDA, 0))), stream=Stream(0, handle)).stream
+    assert stream.__cuda_stream__() == (0, stated)
+    assert describe(Producer(Tensor(device=(CUDA, 0))), stream=stream)["stream"] == stated
+    assert interop_demo.Array.full(1, 0).stream is None
+
+
 class StreamWithProperty:
     """Like `cuda.core` before 0.2."""
 

@@ -135,6 +135,12 @@ impl Array {
         Ok(format!("<Array shape={shape} dtype={} on {}>", info.dtype(), info.device()))
     }
 
+    /// The stream on which the memory was last written, for other libraries, or `None` if nothing is pending.
+    #[getter]
+    fn stream(&self) -> StreamHandle {
+        self.stream.as_stream()
+    }
+
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.info()?.shape())

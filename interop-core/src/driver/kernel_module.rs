@@ -11,7 +11,7 @@ use crate::array::element::Element;
 use crate::driver::context::{Context, PerContext, Relaxed};
 use crate::driver::functions::{Driver, DriverError, Outcome, code, driver};
 use crate::driver::ptx_text::{first_difference, layout_in, sizes_in, written_variable};
-use crate::driver::stream::{ContextStream, Stream};
+use crate::driver::stream::{LocatedStream, Stream};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// The PTX of kernels, for [`LaunchScope::launch`](crate::LaunchScope::launch) if they are in Rust, and for
@@ -165,7 +165,7 @@ impl KernelModule {
     pub(crate) unsafe fn launch(
         &self,
         driver: &Driver,
-        ContextStream { context, raw }: ContextStream,
+        LocatedStream { context, raw }: LocatedStream,
         kernel: EntryPoint<'_>,
         LaunchSize { grid, block }: LaunchSize,
         parameters: &mut [*mut c_void],

@@ -39,12 +39,12 @@ pub(crate) const LEGACY: CUstream = 1;
 pub(crate) struct Stream {
     /// That of the handle, which is not `NothingPending`. A description with a stream is smaller with it.
     number: NonZeroUsize,
-    context: StreamContext,
+    context: ContextOfStream,
 }
 
 /// The context of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamContext {
+enum ContextOfStream {
     /// The driver knows it by the handle.
     OfHandle,
     /// That of a default stream.
@@ -56,20 +56,20 @@ enum StreamContext {
 /// What tells a stream from all others of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct StreamKey {
+pub(crate) struct StreamId {
     pub(crate) handle: usize,
     /// The context of a default stream, or 0.
     pub(crate) context: usize,
 }
 
-impl StreamKey {
+impl StreamId {
     /// The host, and a stream that cannot be told from others.
     pub(crate) const NONE: Self = Self { handle: 0, context: 0 };
 }
 
 /// A stream, and its context.
 #[derive(Clone, Copy)]
-pub(crate) struct ContextStream {
+pub(crate) struct LocatedStream {
     pub(crate) context: Context,
     pub(crate) raw: CUstream,
 }
@@ -80,9 +80,9 @@ impl Stream {
     pub(crate) fn new(handle: StreamHandle, context: Option<Context>, device: Device) -> Option<Self> {
         let context = match (handle, context) {
             (StreamHandle::NothingPending, _) => return None,
-            (StreamHandle::Raw(_), _) => StreamContext::OfHandle,
-            (_, Some(context)) => StreamContext::Known(context),
-            (_, None) => StreamContext::OfDevice(device),
+            (StreamHandle::Raw(_), _) => ContextOfStream::OfHandle,
+            (_, Some(context)) => ContextOfStream::Known(context),
+            (_, None) => ContextOfStream::OfDevice(device),
         };
         handle.number().map(|number| Self { number, context })
     }
@@ -93,9 +93,9 @@ impl Stream {
     pub(crate) const fn anywhere(handle: StreamHandle) -> Option<Self> {
         let context = match handle {
             StreamHandle::NothingPending => return None,
-            StreamHandle::Raw(_) => StreamContext::OfHandle,
+            StreamHandle::Raw(_) => ContextOfStream::OfHandle,
             StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault => {
-                StreamContext::OfDevice(Device::UNKNOWN)
+                ContextOfStream::OfDevice(Device::UNKNOWN)
             }
         };
         match handle.number() {
@@ -111,19 +111,19 @@ impl Stream {
     }
 
     /// What tells the stream from all others of the process. None for a default stream of a context that is not known yet.
-    pub(crate) fn key(self) -> StreamKey {
+    pub(crate) fn id(self) -> StreamId {
         match self.context {
-            StreamContext::OfHandle => StreamKey { handle: self.raw(), context: 0 },
-            StreamContext::Known(context) => {
-                StreamKey { handle: key_of(self.handle()), context: context.to_raw().get() }
+            ContextOfStream::OfHandle => StreamId { handle: self.raw(), context: 0 },
+            ContextOfStream::Known(context) => {
+                StreamId { handle: key_of(self.handle()), context: context.to_raw().get() }
             }
-            StreamContext::OfDevice(_) => StreamKey::NONE,
+            ContextOfStream::OfDevice(_) => StreamId::NONE,
         }
     }
 
     /// The legacy default stream of a context.
     pub(crate) fn legacy(context: Option<Context>, device: Device) -> Self {
-        let context = context.map_or(StreamContext::OfDevice(device), StreamContext::Known);
+        let context = context.map_or(ContextOfStream::OfDevice(device), ContextOfStream::Known);
         Self { number: NonZeroUsize::MIN, context }
     }
 
@@ -138,13 +138,13 @@ impl Stream {
     }
 
     pub(crate) fn is_default(self) -> bool {
-        self.context != StreamContext::OfHandle
+        self.context != ContextOfStream::OfHandle
     }
 
     /// The same stream. Memory of `device` selects the context of a default stream, if it is not known.
     pub(crate) fn for_device(self, device: Device) -> Self {
         match self.context {
-            StreamContext::OfDevice(_) => Self { context: StreamContext::OfDevice(device), ..self },
+            ContextOfStream::OfDevice(_) => Self { context: ContextOfStream::OfDevice(device), ..self },
             _ => self,
         }
     }
@@ -156,7 +156,7 @@ impl Stream {
 
     /// The context of a default stream, if it is known.
     pub(crate) fn context_of_default(self) -> Option<Context> {
-        if let StreamContext::Known(context) = self.context { Some(context) } else { None }
+        if let ContextOfStream::Known(context) = self.context { Some(context) } else { None }
     }
 
     /// Returns the context of a stream that is given by its handle, or `None` for a default stream.
@@ -173,25 +173,25 @@ impl Stream {
     /// Returns the context of the stream.
     pub(crate) fn context(self, driver: &Driver) -> Result<Context> {
         match self.context {
-            StreamContext::OfHandle => match self.own_context(driver)? {
+            ContextOfStream::OfHandle => match self.own_context(driver)? {
                 Some(own) => Ok(own),
                 None => context_for(driver, Device::UNKNOWN),
             },
-            StreamContext::Known(context) => Ok(context),
-            StreamContext::OfDevice(device) => context_for(driver, device),
+            ContextOfStream::Known(context) => Ok(context),
+            ContextOfStream::OfDevice(device) => context_for(driver, device),
         }
     }
 
     /// Returns the stream and its context.
-    pub(crate) fn in_context(self, driver: &Driver) -> Result<ContextStream> {
-        Ok(ContextStream { context: self.context(driver)?, raw: self.raw() })
+    pub(crate) fn in_context(self, driver: &Driver) -> Result<LocatedStream> {
+        Ok(LocatedStream { context: self.context(driver)?, raw: self.raw() })
     }
 
     /// The stream, with the context of a default stream.
     pub(crate) fn with_context(self, driver: &Driver) -> Result<Self> {
         match self.context {
-            StreamContext::OfDevice(device) => {
-                Ok(Self { context: StreamContext::Known(context_for(driver, device)?), ..self })
+            ContextOfStream::OfDevice(device) => {
+                Ok(Self { context: ContextOfStream::Known(context_for(driver, device)?), ..self })
             }
             _ => Ok(self),
         }
@@ -205,13 +205,15 @@ impl Stream {
         current: Option<Context>,
     ) -> Result<impl Iterator<Item = Self> + use<>> {
         let (one, more) = match self.context {
-            StreamContext::OfDevice(device) => match used_for(driver, current, device)? {
-                Some(context) => (Some(Self { context: StreamContext::Known(context), ..self }), Vec::new()),
+            ContextOfStream::OfDevice(device) => match used_for(driver, current, device)? {
+                Some(context) => {
+                    (Some(Self { context: ContextOfStream::Known(context), ..self }), Vec::new())
+                }
                 None => (None, contexts_in_use(driver)?),
             },
             _ => (Some(self), Vec::new()),
         };
-        let of = move |context| Self { context: StreamContext::Known(context), ..self };
+        let of = move |context| Self { context: ContextOfStream::Known(context), ..self };
         Ok(one.into_iter().chain(more.into_iter().map(of)))
     }
 
@@ -248,7 +250,7 @@ impl Stream {
     /// pending in a context that is gone.
     pub(crate) fn handle_here(self, device: Device) -> Option<StreamHandle> {
         match self.context {
-            StreamContext::Known(context) if !means_default_streams_of(context, device) => {
+            ContextOfStream::Known(context) if !means_default_streams_of(context, device) => {
                 is_gone(context).then_some(StreamHandle::NothingPending)
             }
             _ => Some(self.handle()),
@@ -365,16 +367,16 @@ pub(crate) struct OwnStream {
     pub(crate) key: usize,
 }
 
-/// A stream of this crate. Its key is the spare one if it was taken in place of another.
+/// The handle of a stream of this crate. Its key is the spare one if it was taken in place of another.
 #[derive(Clone, Copy)]
-pub(crate) struct KeyedStream {
+pub(crate) struct OwnHandle {
     pub(crate) key: usize,
     pub(crate) raw: CUstream,
 }
 
 /// The streams of one context.
 struct Streams {
-    streams: Vec<(KeyedStream, InUse)>,
+    streams: Vec<(OwnHandle, InUse)>,
     sentinel: Sentinel,
 }
 
@@ -401,16 +403,11 @@ impl Streams {
         Ok(Self { streams: Vec::new(), sentinel: Sentinel { address, id: allocation_id(driver, address)? } })
     }
 
-    fn with_key(&self, key: usize) -> Option<(KeyedStream, InUse)> {
+    fn with_key(&self, key: usize) -> Option<(OwnHandle, InUse)> {
         self.streams.iter().find(|(stream, _)| stream.key == key).cloned()
     }
 
-    fn get(
-        &mut self,
-        driver: &Driver,
-        known: &mut KnownContext,
-        key: usize,
-    ) -> Outcome<(KeyedStream, InUse)> {
+    fn get(&mut self, driver: &Driver, known: &mut KnownContext, key: usize) -> Outcome<(OwnHandle, InUse)> {
         if allocation_id(driver, self.sentinel.address)? != self.sentinel.id {
             known.context.note_reset();
             (*known, *self) = (KnownContext::new(driver, known.context)?, Self::new(driver)?);
@@ -421,12 +418,12 @@ impl Streams {
         let is_full = self.streams.len() >= MOST && !OWN_KEYS.contains(&key);
         let idle = if is_full { self.take_idle(driver) } else { None };
         let stream = match idle {
-            Some(raw) => KeyedStream { key, raw },
+            Some(raw) => OwnHandle { key, raw },
             None if is_full => match self.with_key(SPARE) {
                 Some(spare) => return Ok(spare),
-                None => KeyedStream { key: SPARE, raw: create(driver)? },
+                None => OwnHandle { key: SPARE, raw: create(driver)? },
             },
-            None => KeyedStream { key, raw: create(driver)? },
+            None => OwnHandle { key, raw: create(driver)? },
         };
         let in_use = InUse::default();
         self.streams.push((stream, Arc::clone(&in_use)));
@@ -435,7 +432,7 @@ impl Streams {
 
     /// Takes the stream of another key that has nothing to do: the one that got its key first. Nobody uses it now.
     fn take_idle(&mut self, driver: &Driver) -> Option<CUstream> {
-        let is_idle = |(stream, in_use): &(KeyedStream, InUse)| {
+        let is_idle = |(stream, in_use): &(OwnHandle, InUse)| {
             let is_free = !OWN_KEYS.contains(&stream.key) && Arc::strong_count(in_use) == 1;
             // SAFETY: the streams are there, as the caller has found out.
             is_free && unsafe { driver.stream_query(stream.raw) }.is_ok()
@@ -455,7 +452,7 @@ impl OwnStream {
     }
 
     /// Calls `work` with the stream. No other consumer gets it meanwhile. The context is current.
-    pub(crate) fn with<R>(self, driver: &Driver, work: impl FnOnce(KeyedStream) -> R) -> Outcome<R> {
+    pub(crate) fn with<R>(self, driver: &Driver, work: impl FnOnce(OwnHandle) -> R) -> Outcome<R> {
         let get = |known: &mut KnownContext, streams: &mut Streams| streams.get(driver, known, self.key);
         let (stream, _in_use) = STREAMS.with(driver, self.context, || Streams::new(driver), get)??;
         Ok(work(stream))

@@ -369,7 +369,7 @@ impl<'a> Extraction<'a> {
     /// waits instead.
     ///
     /// Fails like [`cuda::stream_wait`](crate::cuda::stream_wait), with the field as the origin.
-    pub(crate) fn make_stream_wait(&mut self, stream: StreamHandle, field: &'static str) {
+    pub(crate) fn order_before_field(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
             this.import.stream_field =
                 Some(Placement::all_on(Stream::new(stream, None, this.import.info.device)));
@@ -456,7 +456,7 @@ impl<'a> Extraction<'a> {
         self.step(|this| {
             this.finish()?;
             if this.is_written {
-                this.import.note_write()?;
+                this.import.announce_write()?;
             }
             Ok(this.import.take_owner())
         })

@@ -150,7 +150,7 @@ impl Import {
     ///
     /// If the library does not accept that.
     #[inline]
-    pub(crate) fn note_write(&mut self) -> Result<()> {
+    pub(crate) fn announce_write(&mut self) -> Result<()> {
         self.write_notice.take().map_or(Ok(()), |notice| notice())
     }
 
@@ -363,7 +363,7 @@ impl Import {
     #[must_use]
     pub fn into_parts(mut self) -> (ArrayInfo, Owner) {
         // An error does not matter: whoever gets the parts is responsible for what is written.
-        let _ = self.note_write();
+        let _ = self.announce_write();
         self.info.state.note_used();
         let info = ArrayInfo::new(Description::empty(), MemoryState::new(Placement::Nothing));
         (core::mem::replace(&mut self.info, info), core::mem::take(&mut self.owner))

@@ -402,7 +402,7 @@ macro_rules! storage {
                 info.check_element(&T::TYPE)?;
                 let (address, range, device) = (info.unwatched_address, info.unwatched_range(), info.device());
                 if Self::WRITES {
-                    import.note_write()?;
+                    import.announce_write()?;
                 }
                 let memory = import.take_memory()?;
                 let memory = LeasedMemory { address, range, device, memory, lender: None };

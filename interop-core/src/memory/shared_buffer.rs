@@ -288,7 +288,7 @@ impl FromImport for SharedBuffer {
     #[inline(always)]
     fn from_import(import: &mut Import, _order: Order) -> Result<Self> {
         if !import.info().is_read_only() {
-            import.note_write()?;
+            import.announce_write()?;
         }
         let info = import.info();
         let (dtype, padded) = (info.dtype(), info.is_padded());

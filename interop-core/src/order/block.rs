@@ -9,7 +9,7 @@ use core::ptr::with_exposed_provenance_mut;
 use crate::driver::context::Relaxed;
 use crate::driver::event::Event;
 use crate::driver::functions::{CUstream, Driver, Outcome, driver, run_blocking};
-use crate::driver::stream::{KeyedStream, OwnStream};
+use crate::driver::stream::{OwnHandle, OwnStream};
 use crate::process::counters::COUNTERS;
 
 /// Allocated memory. Its drop frees it.
@@ -28,7 +28,7 @@ impl Allocation {
             let driver = driver().ok()?;
             let _entered = self.home.context.enter(driver).ok()?;
             let _relaxed = Relaxed::new(driver);
-            let free = |KeyedStream { key, raw }| {
+            let free = |OwnHandle { key, raw }| {
                 if let Some(work) = work {
                     // The spare stream waits for nobody.
                     (key == self.home.key).then(|| work.make_wait(raw))?.ok()?;

@@ -3,7 +3,7 @@
 use crate::array::elements::Elements;
 use crate::array::mutability::Mutability;
 use crate::driver::stream::Stream;
-use crate::driver::stream::StreamKey;
+use crate::driver::stream::StreamId;
 use crate::error::Result;
 use crate::order::array_info::ArrayInfo;
 use crate::order::record::access::Access;
@@ -33,7 +33,7 @@ impl Claim {
 
     /// A use by work on a stream, until the claim is dropped. `None`: a stream that is not known yet.
     pub(crate) fn by_device(shared: Option<Elements>, writes: bool, on: Option<Stream>) -> Result<Self> {
-        let on = on.map_or(StreamKey::NONE, Stream::key);
+        let on = on.map_or(StreamId::NONE, Stream::id);
         Self::record(shared.map(|elements| Access::by_device(elements, writes, on)))
     }
 
@@ -41,7 +41,7 @@ impl Claim {
     #[inline]
     pub(crate) fn asked(info: &ArrayInfo, on: Option<Stream>) -> Result<&'static Self> {
         static UNRECORDED: Claim = Claim { access: None };
-        let on = || on.map_or(StreamKey::NONE, Stream::key);
+        let on = || on.map_or(StreamId::NONE, Stream::id);
         let access = || shared_elements(info).map(|elements| Access::by_device(elements, false, on()));
         ask(access).map(|()| &UNRECORDED)
     }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::event::Event;
 use crate::driver::functions::{CUmemoryPool, CUstream, Driver, Outcome, code, opened};
-use crate::driver::stream::{KeyedStream, OwnStream};
+use crate::driver::stream::{OwnHandle, OwnStream};
 use crate::order::release::requests::{limit_of, make_all_room, make_room};
 use crate::process::fork::PerProcess;
 use crate::process::settings::SETTINGS;
@@ -33,7 +33,7 @@ pub(crate) fn allocate(
     ordinal: i32,
     bytes: usize,
 ) -> Outcome<PoolMemory> {
-    let allocate = |KeyedStream { key, raw }| {
+    let allocate = |OwnHandle { key, raw }| {
         let address = allocate_on(driver, ordinal, bytes, raw)?;
         // Neither stream captures a graph.
         let join = |consumer| Event::of_stream(driver, Some(home.context), raw)?.make_wait(consumer);

@@ -12,7 +12,7 @@ use crate::driver::functions::{CUstream, Driver, DriverError, Outcome, code, dri
 use crate::driver::number::SharedNumber;
 use crate::driver::pointer::memory_use;
 use crate::driver::reach::Reach;
-use crate::driver::stream::{ContextStream, LEGACY, OwnStream, Stream, capture_error, capture_of};
+use crate::driver::stream::{LEGACY, LocatedStream, OwnStream, Stream, capture_error, capture_of};
 use crate::error::{Result, text};
 use crate::order::release::THREAD;
 use crate::order::release::hold::unless_captured;
@@ -401,12 +401,12 @@ pub(crate) fn finish_stream(driver: &Driver, stream: CUstream) -> Outcome {
 /// it.
 pub(crate) fn queue_and_finish<R>(
     driver: &Driver,
-    work: impl FnOnce(ContextStream) -> Outcome<R>,
+    work: impl FnOnce(LocatedStream) -> Outcome<R>,
 ) -> Outcome<R> {
     const NO_CONTEXT: DriverError = DriverError { symbol: "cuCtxGetCurrent", code: code::INVALID_CONTEXT };
     let context = Context::current(driver)?.ok_or(NO_CONTEXT)?;
     let raw = OwnStream::spare(context).raw(driver)?;
-    let queued = work(ContextStream { context, raw });
+    let queued = work(LocatedStream { context, raw });
     // After a failure too, because a part may be queued.
     let done = finish_stream(driver, raw);
     queued.and_then(|result| done.map(|()| result))

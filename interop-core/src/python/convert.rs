@@ -3,6 +3,7 @@
 
 use core::fmt::Display;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -174,5 +175,29 @@ fn handle_of(stated: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
         // SAFETY: as for an int; objects with this method keep their streams alive.
         Ok(handle) => Ok(unsafe { StreamHandle::from_raw(handle) }),
         Err(_) => Err(Error::new(ErrorKind::Stream, PLACE, handle, "the address of a stream").into()),
+    }
+}
+
+/// A stream that a function or a getter returned. It is a copy of the handle, and does not keep the stream alive.
+#[pyclass(frozen, module = "interop_core")]
+struct Stream(usize);
+
+#[pymethods]
+impl Stream {
+    /// The version of the protocol, and the handle.
+    fn __cuda_stream__(&self) -> (u8, usize) {
+        (0, self.0)
+    }
+}
+
+/// An object with `__cuda_stream__`, as other libraries take it; `None` for `NothingPending`.
+impl<'py> IntoPyObject<'py> for StreamHandle {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+    crate::__python_hint! { OUTPUT_TYPE ANYTHING }
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        self.to_raw().map(Stream).into_bound_py_any(py)
     }
 }

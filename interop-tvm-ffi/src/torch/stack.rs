@@ -112,7 +112,7 @@ impl Taken {
         for taken in self.tensors.iter().filter(|taken| taken.is_written) {
             let place = signature.parameters[taken.parameter].name;
             // SAFETY: a live tensor. As the caller promises.
-            unsafe { self.torch.note_write(taken.tensor.object, place, operator) }?;
+            unsafe { self.torch.announce_write(taken.tensor.object, place, operator) }?;
         }
         self.link();
         Ok(&self.values)

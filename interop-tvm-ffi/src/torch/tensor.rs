@@ -250,7 +250,7 @@ impl Torch {
     /// # Safety
     ///
     /// `handle` is a live tensor. The exception may unwind through the caller.
-    pub(crate) unsafe fn note_write(
+    pub(crate) unsafe fn announce_write(
         &'static self,
         handle: TensorHandle,
         place: &str,

@@ -47,7 +47,7 @@ pub trait AsStream {
     {
         // The struct's own stream waits for pending work on the import. An empty field leaves that to the storage.
         if let Some(stream) = self.as_stream_on(from.device()) {
-            from.make_stream_wait(stream, field);
+            from.order_before_field(stream, field);
         }
         self
     }

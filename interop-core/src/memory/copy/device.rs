@@ -10,7 +10,7 @@ use crate::array::layout::{Layout, contiguous_strides};
 use crate::driver::context::{Context, Relaxed};
 use crate::driver::functions::{CUstream, Driver, Outcome};
 use crate::driver::kernel_module::{EntryPoint, KernelModule};
-use crate::driver::stream::ContextStream;
+use crate::driver::stream::LocatedStream;
 use crate::order::wait::queue_and_finish;
 
 /// The kernels of `interop_kernel::copy`, as `cargo xtask ptx` compiles them.
@@ -27,7 +27,7 @@ static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
 /// until the stream has executed the copy. The stream is live.
 pub(crate) unsafe fn queue_copy(
     driver: &Driver,
-    stream: ContextStream,
+    stream: LocatedStream,
     plan: &CopyPlan,
     from: usize,
     to: usize,
@@ -67,7 +67,7 @@ unsafe fn by_runs(driver: &Driver, stream: CUstream, plan: &CopyPlan, from: usiz
 /// As [`queue_copy`].
 unsafe fn launch_all(
     driver: &Driver,
-    stream: ContextStream,
+    stream: LocatedStream,
     plan: &CopyPlan,
     from: usize,
     to: usize,

@@ -12,7 +12,7 @@ use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, Relaxed, context_for};
 use crate::driver::functions::{Driver, driver};
 use crate::driver::pointer::{address_for_kernels, pointer_attributes};
-use crate::driver::stream::{ContextStream, Stream, capture_of};
+use crate::driver::stream::{LocatedStream, Stream, capture_of};
 use crate::error::{Error, Result};
 use crate::memory::copy::device::queue_copy;
 use crate::memory::cuda_buffer::CudaBuffer;
@@ -81,7 +81,7 @@ pub unsafe fn copy_for_others(info: &ArrayInfo) -> Result<Import> {
 
 /// Returns the consumer's stream and its context, if a copy can be queued there and the array's own
 /// stream can wait for it.
-fn queue_stream(driver: &Driver, info: &ArrayInfo, consumer: StreamHandle) -> Result<Option<ContextStream>> {
+fn queue_stream(driver: &Driver, info: &ArrayInfo, consumer: StreamHandle) -> Result<Option<LocatedStream>> {
     // If the library has hidden streams as well, `hand_back` makes them wait.
     let own = info.state.placement.stream(info.device());
     let stream = Stream::new(consumer, None, info.device());
@@ -177,7 +177,7 @@ impl CompactCopy {
     unsafe fn queue(
         &self,
         driver: &Driver,
-        stream: ContextStream,
+        stream: LocatedStream,
         kind: MemoryKind,
         info: &ArrayInfo,
         consumer: StreamHandle,

@@ -17,7 +17,7 @@ use crate::driver::functions::{Driver, Outcome, driver, is_available};
 use crate::driver::reach::Reach;
 #[cfg(any(feature = "cudarc", feature = "cuda-core"))]
 use crate::driver::stream::LEGACY;
-use crate::driver::stream::{ContextStream, OwnStream, Stream, capture_of, dead_stream};
+use crate::driver::stream::{LocatedStream, OwnStream, Stream, capture_of, dead_stream};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::copy::device::{contiguous_plan, copy_now, queue_copy};
 use crate::memory::copy::fetch::{copy_compacted, fetch_buffer};
@@ -73,7 +73,7 @@ unsafe fn upload(
         return Ok(false);
     };
     let pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner);
-    let stream = ContextStream { context, raw: stream };
+    let stream = LocatedStream { context, raw: stream };
     let mut staged = StagedCopies { driver, stream, pieces: *pieces, queued: [None, None], next: 0 };
     // SAFETY: as the caller promises. Only this call uses the pieces while they are locked. An element fits into a
     // piece, as checked above.
@@ -93,7 +93,7 @@ fn pin(driver: &Driver) -> Outcome<Arc<Mutex<usize>>> {
 /// The two pieces, and the pending copies from them.
 struct StagedCopies<'d> {
     driver: &'d Driver,
-    stream: ContextStream,
+    stream: LocatedStream,
     pieces: usize,
     queued: [Option<Event<'d>>; 2],
     next: usize,
@@ -111,7 +111,7 @@ impl StagedCopies<'_> {
         bytes: usize,
         fill: impl FnOnce(usize) -> Result<()>,
     ) -> Result<()> {
-        let Self { driver, stream: ContextStream { context, raw }, .. } = *self;
+        let Self { driver, stream: LocatedStream { context, raw }, .. } = *self;
         if let Some(event) = self.queued[self.next].take() {
             event.wait()?;
         }
@@ -155,7 +155,7 @@ unsafe fn copy_pieces(
 /// A copy of an import, and the stream on which it is made.
 pub(crate) struct ImportCopy {
     driver: &'static Driver,
-    stream: ContextStream,
+    stream: LocatedStream,
     ordinal: i32,
     /// The stream by its name. `None` if nobody has named one.
     own: Option<Stream>,
@@ -171,7 +171,7 @@ pub(crate) struct ImportCopy {
 
 /// Finds the context of a stream, and its device. For a default stream of no known context, this is the one in which memory of
 /// `device` is used.
-fn locate(driver: &Driver, own: Option<Stream>, device: Device) -> Result<(ContextStream, i32)> {
+fn locate(driver: &Driver, own: Option<Stream>, device: Device) -> Result<(LocatedStream, i32)> {
     let stream = own.unwrap_or(Stream::legacy(None, device)).in_context(driver)?;
     let _entered = stream.context.enter(driver)?;
     Ok((stream, Context::current_ordinal(driver)?))
@@ -209,7 +209,7 @@ impl ImportCopy {
         let copy = Self::new(import)?;
         let of_import = copy.own.map(|own| own.with_context(copy.driver)).transpose()?;
         let context = Context::primary(copy.ordinal)?;
-        let stream = ContextStream { context, raw: LEGACY };
+        let stream = LocatedStream { context, raw: LEGACY };
         let own = Some(Stream::legacy(Some(context), Device::cuda(copy.ordinal)));
         refuse_capture(copy.driver, stream, own)?;
         Ok(Self { stream, own, of_import, is_in_order: true, ..copy })
@@ -371,7 +371,7 @@ impl ImportCopy {
 
 /// Returns an error if the stream, or a stream that synchronizes with it implicitly, captures a graph. The caller
 /// checks this before it allocates memory, because an allocation would end the capture.
-fn refuse_capture(driver: &Driver, stream: ContextStream, own: Option<Stream>) -> Result<()> {
+fn refuse_capture(driver: &Driver, stream: LocatedStream, own: Option<Stream>) -> Result<()> {
     let _entered = stream.context.enter(driver)?;
     let handle = own.map_or(StreamHandle::NothingPending, Stream::handle);
     let which = match capture_of(driver, stream.raw) {

@@ -3,14 +3,14 @@
 use core::ops::Range;
 
 use crate::array::elements::Elements;
-use crate::driver::stream::StreamKey;
+use crate::driver::stream::StreamId;
 
 /// An access to elements, for reading or for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Access {
     pub(crate) elements: Elements,
-    on: StreamKey,
+    on: StreamId,
     pub(crate) writes: u32,
     /// Whether it is that of kernels on a stream, and not that of the host.
     pub(crate) by_device: u32,
@@ -19,11 +19,11 @@ pub(crate) struct Access {
 impl Access {
     #[inline]
     pub(crate) fn by_host(elements: Elements, writes: bool) -> Self {
-        Self { elements, on: StreamKey::NONE, writes: writes.into(), by_device: 0 }
+        Self { elements, on: StreamId::NONE, writes: writes.into(), by_device: 0 }
     }
 
     #[inline]
-    pub(crate) fn by_device(elements: Elements, writes: bool, on: StreamKey) -> Self {
+    pub(crate) fn by_device(elements: Elements, writes: bool, on: StreamId) -> Self {
         Self { elements, on, writes: writes.into(), by_device: 1 }
     }
 
@@ -31,7 +31,7 @@ impl Access {
     #[inline]
     pub(crate) fn conflicts(&self, with: &Self) -> bool {
         (self.writes | with.writes) != 0
-            && (self.on != with.on || self.on == StreamKey::NONE)
+            && (self.on != with.on || self.on == StreamId::NONE)
             && self.elements.overlap(&with.elements)
     }
 }

@@ -256,7 +256,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::driver::stream::StreamKey;
+    use crate::driver::stream::StreamId;
     #[cfg(all(unix, not(miri)))]
     use crate::order::record::few::FEW;
     #[cfg(all(unix, not(miri)))]
@@ -312,7 +312,7 @@ mod tests {
             let writes = random(8) == 0;
             let access = match random(4) {
                 0 => Access::by_host(elements, writes),
-                stream => Access::by_device(elements, writes, StreamKey { handle: stream - 1, context: 0 }),
+                stream => Access::by_device(elements, writes, StreamId { handle: stream - 1, context: 0 }),
             };
             let is_free = !held.iter().any(|(other, _)| other.conflicts(&access));
             let by_devices = held.iter().filter(|(other, _)| other.by_device != 0);
@@ -330,14 +330,14 @@ mod tests {
 
     #[test]
     fn accesses_on_one_stream_do_not_conflict() {
-        let on = |handle, context| StreamKey { handle, context };
+        let on = |handle, context| StreamId { handle, context };
         let write = |on| Access::by_device(Elements::contiguous(64..128), true, on);
         let by_host = Access::by_host(Elements::contiguous(64..128), false);
         for (other, conflicts) in [
             (write(on(8, 0)), false),
             (write(on(16, 0)), true),
             (write(on(8, 1)), true),
-            (write(StreamKey::NONE), true),
+            (write(StreamId::NONE), true),
             (by_host, true),
         ] {
             let table = table();
@@ -349,7 +349,7 @@ mod tests {
             assert!(is_empty(&table));
         }
         // Neither the host nor a stream that is not known is ordered with another one like it.
-        for unordered in [write(StreamKey::NONE), Access::by_host(by_host.elements, true)] {
+        for unordered in [write(StreamId::NONE), Access::by_host(by_host.elements, true)] {
             let table = table();
             assert!(begin(&table, unordered).is_some() && begin(&table, unordered).is_none());
         }

@@ -192,14 +192,15 @@ impl DeferredReleases {
         self.update_worth_polling();
         let waiting = WAITING.get();
         waiting.put_back.notify();
-        if queued() != 0 {
+        if pending_releases() != 0 {
             waiting.not_empty.notify();
         }
     }
 }
 
-/// Returns the number of deferred releases in the queue.
-pub(crate) fn queued() -> usize {
+/// Returns the number of deferred releases.
+#[must_use]
+pub fn pending_releases() -> usize {
     WAITING.get().pending.load(Ordering::SeqCst)
 }
 
@@ -268,17 +269,24 @@ fn pass() {
     }
 }
 
-/// Records missing events and releases memory whose work is done. Returns [`queued`].
+/// Records missing events and releases memory whose work is done. Returns [`pending_releases`].
 pub(crate) fn poll() -> usize {
     // One release may lead to another: releasing an import releases the export that it came from.
-    while queued() != 0 && drain(Poll::Requested).released {}
+    while pending_releases() != 0 && drain(Poll::Requested).released {}
     make_due();
-    queued()
+    pending_releases()
 }
 
-/// Waits on the host until every release in the queue is done. Returns [`queued`].
-pub(crate) fn finish() -> usize {
-    while queued() != 0 {
+/// Waits on the host until every deferred release is done, by this thread or by another.
+///
+/// Returns the number of releases that are still deferred: those that a guard holds, those deferred during a capture,
+/// and those for whose work the driver fails to wait.
+///
+/// Before the call, release every lock that a deferred release may need, such as the Python interpreter's
+/// (`py.detach`): another thread may be waiting for that lock to release something. A call from the drop of an owner
+/// that is being released does not wait for other threads, because they may be waiting for that drop.
+pub fn finish_releases() -> usize {
+    while pending_releases() != 0 {
         let result = drain(Poll::Blocking);
         make_due();
         // One release may lead to another: releasing an import releases the export that it came from.
@@ -291,7 +299,7 @@ pub(crate) fn finish() -> usize {
         }
         WAITING.get().put_back.wait_while(list(), |list| list.in_progress != 0);
     }
-    queued()
+    pending_releases()
 }
 
 /// Returns whether a release on this device has an event for which no allocation has waited in vain.
@@ -314,7 +322,7 @@ pub(crate) fn give_up_on_oldest(ordinal: i32) {
 
 /// Waits until a release is deferred.
 pub(crate) fn wait_until_not_empty() {
-    WAITING.get().not_empty.wait_while(list(), |_| queued() == 0);
+    WAITING.get().not_empty.wait_while(list(), |_| pending_releases() == 0);
 }
 
 /// Polls the queue: records missing events if the reason asks for it, then releases what is done.

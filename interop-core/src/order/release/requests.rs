@@ -1,6 +1,5 @@
-//! What others ask of deferred releases: a program how many there are, to poll them, and to wait for them; an allocation to
-//! make room. At the limit it waits a limited time for the oldest release.
-#![expect(clippy::must_use_candidate, reason = "called for what they do")]
+//! What others ask of deferred releases: a program to poll them, and to hold them; an allocation to make room. At the limit
+//! it waits a limited time for the oldest release.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,16 +13,10 @@ use crate::driver::functions::{Driver, Outcome, run_blocking};
 use crate::error::{Error, ErrorKind, Result};
 use crate::order::release::hold::{HoldState, hold, need_synchronize};
 use crate::order::release::queue::{
-    Poll, drain, finish, give_up_on_oldest, is_worth_waiting, lock_thread_started, make_due, poll, queued,
+    Poll, drain, finish_releases, give_up_on_oldest, is_worth_waiting, lock_thread_started, make_due, poll,
     wait_until_not_empty,
 };
 use crate::process::settings::SETTINGS;
-
-/// Returns the number of deferred releases.
-#[must_use]
-pub fn pending_releases() -> usize {
-    queued()
-}
 
 /// Records missing events, releases memory whose work is done, and returns the number of releases that are still
 /// deferred.
@@ -31,20 +24,9 @@ pub fn pending_releases() -> usize {
 /// Exports, allocations and releases of CUDA memory poll in passing, and so does
 /// [`make_stream_wait`](crate::derive::cuda_array::CudaArray::make_stream_wait).
 #[cfg(feature = "counters")]
+#[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn poll_releases() -> usize {
     poll()
-}
-
-/// Waits on the host until every deferred release is done, by this thread or by another.
-///
-/// Returns the number of releases that are still deferred: those that a guard holds, those deferred during a capture,
-/// and those for whose work the driver fails to wait.
-///
-/// Before the call, release every lock that a deferred release may need, such as the Python interpreter's
-/// (`py.detach`): another thread may be waiting for that lock to release something. A call from the drop of an owner
-/// that is being released does not wait for other threads, because they may be waiting for that drop.
-pub fn finish_releases() -> usize {
-    finish()
 }
 
 /// Starts a thread that polls deferred releases, for programs that import and export too rarely to poll in passing.
@@ -68,7 +50,7 @@ pub fn start_release_thread() -> Result<()> {
         wait_until_not_empty();
         poll();
         if need_synchronize() {
-            finish();
+            finish_releases();
         }
         std::thread::sleep(Duration::from_millis(1));
     };

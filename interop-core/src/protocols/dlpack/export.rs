@@ -282,7 +282,7 @@ unsafe extern "C" fn release<A: TensorAbi, O: ExportOwner>(managed: *mut A) {
     if !is_unconsumed {
         let owner = field_ptr::<A, O, MaybeDangling<O>>(allocation, offset_of!(Allocation<A, O>, owner));
         // SAFETY: the owner is live until the allocation is dropped, below.
-        unsafe { &*owner }.get().note_consumed();
+        unsafe { &*owner }.get().mark_consumed();
     }
     // SAFETY: the struct is the first field of the allocation.
     let reach =
@@ -345,7 +345,7 @@ pub(crate) trait ExportOwner: Send + 'static {
     const OWNS_THE_ARRAY: bool;
 
     /// Notes that a consumer has taken the memory, which only this crate had used before.
-    fn note_consumed(&self) {}
+    fn mark_consumed(&self) {}
 }
 
 /// The array itself, or any other owner, which may free the memory in the context that is current.
@@ -375,7 +375,7 @@ impl ExportOwner for HostBuffer {
 impl ExportOwner for CudaBuffer {
     const OWNS_THE_ARRAY: bool = true;
 
-    fn note_consumed(&self) {
+    fn mark_consumed(&self) {
         if let Some(uses) = &self.uses {
             uses.note_unknown();
         }

@@ -169,11 +169,11 @@ impl Autograd {
     pub(crate) fn write_notice(self: &Arc<Self>, tensor: &Bound<'_, PyAny>) -> WriteNotice {
         let (this, tensor) = (Arc::clone(self), PyRef::new(tensor.clone().unbind()));
         // The tensor is dropped while the thread is attached.
-        let notice = move || with_attached(move |py| this.note_write(tensor.object().bind(py)));
+        let notice = move || with_attached(move |py| this.announce_write(tensor.object().bind(py)));
         Box::new(AssertUnwindSafe(move || notice().unwrap_or(Ok(()))))
     }
 
-    fn note_write(&self, tensor: &Bound<'_, PyAny>) -> Result<()> {
+    fn announce_write(&self, tensor: &Bound<'_, PyAny>) -> Result<()> {
         let refuse = |found: String, allowed| Error::new(ErrorKind::Unsupported, "array", found, allowed);
         let has_tangent = self.has_tangent(tensor).and_then(|has_tangent| {
             if let Some(function) = self.increment_version.as_ref().filter(|_| !has_tangent) {
