@@ -28,7 +28,7 @@ use crate::python::import::exchange_table::{ExchangeTable, WorkStream};
 use crate::python::import::numpy_array::NumPyClass;
 use crate::python::import::package::{CurrentStream, Package};
 use crate::python::interpreter::{
-    PyRef, ignore_exception, imported, is_attached, truth_of, with_saved_exception,
+    PyRef, free_detached, ignore_exception, imported, is_attached, truth_of, with_saved_exception,
 };
 
 /// Properties of a type whose objects have been imported.
@@ -186,6 +186,8 @@ fn look_up_uncached(object: &Bound<'_, PyAny>) -> PyResult<Rc<TypeInfo>> {
 fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeInfo> {
     let py = class.py();
     share_record(py)?;
+    // Also for a module that only changes arrays of others, in long launches on the CPU.
+    free_detached();
     // An object with NumPy's `__array_interface__` is in host memory, by definition of that interface. A class for both
     // kinds of memory also has `__cuda_array_interface__`.
     let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
