@@ -333,10 +333,10 @@ fn arguments_that_overlap_are_refused() {
         let (to, from) = (tensor(0), tensor(2 * first));
         // SAFETY: the tensor describes elements of `memory`, which live, and which nothing else uses meanwhile but `from`.
         let mut to: ArrayD<BorrowedMut<'_, i16>> =
-            unsafe { BorrowedTensor::array(&raw const to, Mutability::Writable, |_| None) }?;
+            unsafe { BorrowedTensor::array(&raw const to, Mutability::Writable, false, |_| None) }?;
         // SAFETY: as above.
         let from: ArrayD<Borrowed<'_, i16>> =
-            unsafe { BorrowedTensor::array(&raw const from, Mutability::ReadOnly, |_| None) }?;
+            unsafe { BorrowedTensor::array(&raw const from, Mutability::ReadOnly, false, |_| None) }?;
         let scope = LaunchScope::new();
         let arrays = scope.elementwise((&mut to, &from))?;
         scope.launch(&KERNELS, arrays.launch_size(), add_all::with(arrays))?;

@@ -47,7 +47,7 @@ use crate::process::settings::SETTINGS;
 /// - the next export, hand-over or allocation of CUDA memory on any thread, unless earlier releases got their event less
 ///   than about a millisecond ago;
 /// - 64 small arrays, or about 16 MiB of them, wait on the same thread;
-/// - a call of [`finish_releases`](crate::order::release::requests::finish_releases), or a poll by the thread of
+/// - a call of [`finish_releases`](crate::cuda::finish_releases), or a poll by the thread of
 ///   [`start_release_thread`](crate::order::release::requests::start_release_thread);
 /// - the end of the last [`HoldReleases`](crate::cuda::HoldReleases) guard, after which the next export records the
 ///   event.
@@ -83,7 +83,7 @@ use crate::process::settings::SETTINGS;
 /// policy covers work in other contexts, which libraries may create.
 ///
 /// Drivers before 12.5 cannot record an event for a whole context. With them a release is deferred until
-/// [`finish_releases`](crate::order::release::requests::finish_releases), which waits on the host. The same holds if the
+/// [`finish_releases`](crate::cuda::finish_releases), which waits on the host. The same holds if the
 /// driver fails to record the event, unless a later poll succeeds. With such a driver the thread of
 /// [`start_release_thread`](crate::order::release::requests::start_release_thread) waits; without it the memory stays
 /// allocated until that call.
