@@ -98,8 +98,7 @@ impl Kernel {
         for Array { name, element, shape, is_written, is_in_list } in &self.arrays {
             let _ = writeln!(
                 made,
-                "    let mut {name} = launch.array::<{element}, _>([{shape}], {is_written}, {});",
-                *name == "counts"
+                "    let mut {name} = launch.array::<{element}, _>(\"{name}\", [{shape}], {is_written});"
             );
             let _ = write!(bits, "{name}.bits(launch.place), ");
             let (view, door, word) =
