@@ -18,29 +18,33 @@ pub(crate) enum Mistake<'a> {
     NoTeam([u32; 3]),
 }
 
-/// Panics on the CPU.
+/// Panics on the CPU, with the name of the kernel.
 #[cfg(not(target_arch = "nvptx64"))]
 #[cold]
 #[track_caller]
 pub(crate) fn fail(mistake: Mistake<'_>) -> ! {
-    match mistake {
-        Mistake::Outside(at, shape) => panic!("the index {at:?} is outside of the shape {shape:?}"),
+    let text = match mistake {
+        Mistake::Outside(at, shape) => format!("the index {at:?} is outside of the shape {shape:?}"),
         Mistake::OtherShape(made, own) => {
-            panic!("the index was made for the shape {made:?}, and the array has {own:?}")
+            format!("the index was made for the shape {made:?}, and the array has {own:?}")
         }
-        Mistake::Empty(shape) => panic!("an array of the shape {shape:?} has no nearest element"),
+        Mistake::Empty(shape) => format!("an array of the shape {shape:?} has no nearest element"),
         Mistake::OtherRows([_, columns], [_, others]) if columns != others => {
-            panic!("found {columns} columns, allowed: the {others} of the array")
+            format!("found {columns} columns, allowed: the {others} of the array")
         }
         Mistake::OtherRows([row, _], [rows, _]) => {
-            panic!("found row {row}, allowed: the {rows} of the array")
+            format!("found row {row}, allowed: the {rows} of the array")
         }
         Mistake::KeptByAnotherRow(kept, row) => {
-            panic!("row {row} reads what row {kept} keeps; keep the array in row {row}, too")
+            format!("row {row} reads what row {kept} keeps; keep the array in row {row}, too")
         }
         Mistake::NoTeam(block) => {
-            panic!("found blocks of {block:?} threads, allowed: {}", crate::launch_size::TEAMS)
+            format!("found blocks of {block:?} threads, allowed: {}", crate::launch_size::TEAMS)
         }
+    };
+    match crate::host::kernel() {
+        Some(kernel) => panic!("kernel `{kernel}`: {text}"),
+        None => panic!("{text}"),
     }
 }
 

@@ -37,32 +37,38 @@ impl<P: Parameters> Shared<P> {
 }
 
 thread_local! {
-    static IS_IN_KERNEL: Cell<bool> = const { Cell::new(false) };
+    /// The name of the kernel in which the thread is.
+    static KERNEL: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Returns the name of the kernel in which the thread is.
+pub(crate) fn kernel() -> Option<&'static str> {
+    KERNEL.get()
 }
 
 /// Panics in a kernel. A second launch, or a second rule that gives elements to threads, would let two threads write one
 /// element.
 #[track_caller]
 pub(crate) fn assert_outside(what: &str) {
-    assert!(!IS_IN_KERNEL.get(), "{what} is called in a kernel; call it before the launch");
+    assert!(kernel().is_none(), "{what} is called in a kernel; call it before the launch");
 }
 
 /// A thread of the system is in a kernel. The drop, which a panic runs too, restores what was before: a thread that waits for others may
 /// work for them meanwhile.
 struct Inside {
-    was_inside: bool,
+    before: Option<&'static str>,
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        IS_IN_KERNEL.set(self.was_inside);
+        KERNEL.set(self.before);
     }
 }
 
 /// Runs a kernel in one thread of a launch.
 #[inline(always)]
 pub(crate) fn call<'t, 'a: 't, K: Kernel>(place: &'t Place<'t>, parameters: K::Parameters<'a>) {
-    let _inside = Inside { was_inside: IS_IN_KERNEL.replace(true) };
+    let _inside = Inside { before: KERNEL.replace(Some(K::NAME)) };
     // SAFETY: this thread of the launch has just begun.
     let first = unsafe { K::First::from_thread(Thread::new(place)) };
     K::call(first, parameters);

@@ -20,7 +20,7 @@ const PARTS_OF_WORKER: u32 = 4;
 const NEIGHBOURS: u128 = 16;
 
 /// Runs a kernel on the CPU for the arrays of a launch: the results are those of a device, and of the kernel's function `run`, bit for bit
-/// but for [`math`](crate::math).
+/// but for [`math`](crate::math), and for sums of rows whose array is not aligned to 16 bytes on the device.
 ///
 /// `workers` is the number of threads of the system that can share the work. `spread` gets the number of parts, and a function that runs
 /// the part of a number. It is not called for work that one thread does best.

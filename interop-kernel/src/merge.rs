@@ -393,27 +393,27 @@ const FEW_AXES: usize = 8;
 
 /// Compares the shapes of all arrays.
 fn check_shapes<L: sealed::Operand + ?Sized>(arrays: &[&L]) -> Result<(), ArgumentError> {
-    let ndim_of_first = arrays[0].ndim();
+    let (ndim_of_first, count) = (arrays[0].ndim(), arrays.len());
     for (at, array) in arrays.iter().enumerate().skip(1) {
         let (ndim, first) = (array.ndim(), ndim_of_first);
         if ndim != first {
-            let found = format!("{ndim} in array {at} of the launch");
+            let found = format!("{ndim} in array {} of {count}", at + 1);
             return Err(ArgumentError::new(
                 MistakeKind::Shape,
                 "axes",
                 found,
-                format!("{first}, as in the first"),
+                format!("{first}, as in array 1"),
             ));
         }
         for axis in 0..ndim {
             let (found, extent) = (array.axis(axis).0, arrays[0].axis(axis).0);
             if found != extent {
-                let found = format!("{found} in axis {axis} of array {at} of the launch");
+                let found = format!("{found} in axis {axis} of array {} of {count}", at + 1);
                 return Err(ArgumentError::new(
                     MistakeKind::Shape,
                     "shape",
                     found,
-                    format!("{extent}, as in the first"),
+                    format!("{extent}, as in array 1"),
                 ));
             }
         }

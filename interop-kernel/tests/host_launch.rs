@@ -472,6 +472,24 @@ fn arrays(x: &mut [f32]) -> Elementwise<'_, (Out<f32>,)> {
     Elementwise::new((ViewMut::<_, 1>::new(x, [3]),)).unwrap()
 }
 
+#[kernel]
+fn label(mut team: Team<'_>, x: View<'_, f32, 2>, mut out: ViewMut<'_, f32, 1, Rows>, label: u32) {
+    for row in team.rows(&x) {
+        row.set(&mut out, x.get([row.number(), label as usize]));
+    }
+}
+
+/// Of several kernels, the one that got a wrong label.
+#[test]
+fn a_wrong_index_names_the_kernel() {
+    let mut out = [0.0; 2];
+    let message = panic_of(|| {
+        let parameters = (View::new(&[0.0; 6], [2, 3]), ViewMut::new(&mut out, [2]), 7_u32);
+        launch::<label>(1, LaunchSize::for_rows::<f32>(2, 3), parameters);
+    });
+    assert_eq!(message, "kernel `label`: the index [0, 7] is outside of the shape [2, 3]");
+}
+
 /// A panic passes through the launch, after which the thread launches again.
 #[test]
 fn panics_of_a_kernel_are_those_of_its_launch() {

@@ -118,7 +118,7 @@ fn first_mistake_is_reported() {
     let mut to = [0.0; 4];
     let size = LaunchSize { grid: (1, 1, 1), block: (4, 1, 1) };
     let text = panic_of(|| index_beyond::run(size, View::new(&[0.0; 4], [4]), ViewMut::new(&mut to, [4])));
-    assert_eq!(text, "the index [4] is outside of the shape [4]");
+    assert_eq!(text, "kernel `index_beyond`: the index [4] is outside of the shape [4]");
 }
 
 #[kernel(same_shape(to, from))]
@@ -132,7 +132,7 @@ fn copy(thread: Thread<'_>, mut to: ViewMut<'_, f32, 2>, from: View<'_, f32, 2>)
 fn index_of_another_shape_panics() {
     let text =
         panic_of(|| copy::run(CUBE, ViewMut::new(&mut [0.0; 6], [2, 3]), View::new(&[0.0; 6], [3, 2])));
-    assert_eq!(text, "the index was made for the shape [2, 3], and the array has [3, 2]");
+    assert_eq!(text, "kernel `copy`: the index was made for the shape [2, 3], and the array has [3, 2]");
     let text = panic_of(|| {
         let _ = View::new(&[0.0_f32; 0], [0]).nearest([3]);
     });
@@ -225,7 +225,7 @@ fn arguments_are_checked() {
         ViewMut::<_, 1>::new(&mut out, [6]),
         View::new(&row[..5], [5]),
     ));
-    let text = "`shape`: found 5 in axis 0 of array 1 of the launch, allowed: 6, as in the first";
+    let text = "`shape`: found 5 in axis 0 of array 2 of 2, allowed: 6, as in array 1";
     assert_eq!(told(arrays.unwrap_err()), (MistakeKind::Shape, text.into()));
     let text = panic_of(|| {
         let _ = ViewMut::<_, 2>::strided(&mut out, 0, [2, 3], [1, 1]);
@@ -508,7 +508,7 @@ fn additions_beyond_the_end_panic() {
             ViewMut::new(&mut [0], [1]),
         );
     });
-    assert_eq!(text, "the index [2, 0] is outside of the shape [2, 2]");
+    assert_eq!(text, "kernel `add_to_bins`: the index [2, 0] is outside of the shape [2, 2]");
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, KernelElement)]

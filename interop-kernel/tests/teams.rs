@@ -144,7 +144,9 @@ fn what_a_row_keeps_is_not_read_as_another_row() {
                     keeps_again,
                 );
             });
-            assert_eq!(text, "row 1 reads what row 0 keeps; keep the array in row 1, too");
+            let told =
+                "kernel `kept_by_another_row`: row 1 reads what row 0 keeps; keep the array in row 1, too";
+            assert_eq!(text, told);
         }
     }
 }

@@ -151,12 +151,9 @@ fn a_launch_has_a_thread_for_each_piece_of_work() {
 fn what_does_not_go_together_is_told() {
     let square = || (vec![4, 4], vec![4, 1], ADDRESS, 4);
     let wrong = together::<2, 4>(&[square(), (vec![4, 5], vec![5, 1], ADDRESS, 4)]).unwrap_err();
-    assert_told(
-        &wrong,
-        (ErrorKind::Shape, "shape", "5 in axis 1 of array 1 of the launch", "4, as in the first"),
-    );
+    assert_told(&wrong, (ErrorKind::Shape, "shape", "5 in axis 1 of array 2 of 2", "4, as in array 1"));
     let wrong = together::<2, 4>(&[square(), (vec![4], vec![1], ADDRESS, 4)]).unwrap_err();
-    assert_told(&wrong, (ErrorKind::Shape, "axes", "1 in array 1 of the launch", "2, as in the first"));
+    assert_told(&wrong, (ErrorKind::Shape, "axes", "1 in array 2 of 2", "2, as in array 1"));
     let wrong = together::<1, 1>(&[(vec![2, 2], vec![3, 1], ADDRESS, 4)]).unwrap_err();
     assert_told(&wrong, (ErrorKind::Rank, "shape", "2 axes that do not merge", "1 at most, for this kernel"));
     let wrong = together::<1, 8>(&[(vec![1 << 32; 2], vec![1 << 32, 1], ADDRESS, 1)]).unwrap_err();
