@@ -49,7 +49,7 @@ pub trait ShareParcel: CudaArray {
     /// Copies the elements into new memory that others can map, in the order of C, and offers the copy as
     /// [`share_parcel`](Self::share_parcel) does. It isolates the array from others in its block.
     ///
-    /// The copy of GPU memory is queued on the array's stream, and lies in memory of `cudaMalloc` on the same GPU. If the stream is unknown,
+    /// The copy of GPU memory is queued on the array's stream, and lies in a pool of such copies on the same GPU. If the stream is unknown,
     /// the host waits. Managed memory becomes memory of its GPU, and pinned memory that of the host; for both, the host waits.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::driver::reach::Reach;
 use crate::driver::stream::{OwnStream, SPARE, Stream, capture_error, key_of};
 use crate::error::{Result, text};
 use crate::order::block::{Allocation, MemoryKind};
-use crate::order::pool::{PoolMemory, allocate, with_room};
+use crate::order::pool::{PoolMemory, PoolOf, allocate, with_room};
 use crate::order::record::forget;
 use crate::order::release::owner::Owner;
 use crate::order::release::queue::poll_in_passing;
@@ -169,7 +169,7 @@ impl CudaBuffer {
     ) -> Result<Self> {
         Self::allocated(kind, context, ordinal, element, bytes, |this, driver| match kind {
             MemoryKind::Pool => {
-                this.allocate_in_pool(driver, SPARE, None)?;
+                this.allocate_in_pool(driver, PoolOf::device(ordinal), SPARE, None)?;
                 queue_and_finish(driver, |_| Ok(()))
             }
             _ => this.allocate(driver),
@@ -203,9 +203,41 @@ impl CudaBuffer {
         bytes: usize,
     ) -> Result<Self> {
         Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
-            this.allocate_in_pool(driver, key_of(stream), stream.to_raw())?;
+            this.allocate_in_pool(driver, PoolOf::device(ordinal), key_of(stream), stream.to_raw())?;
             (this.uses, this.has_own_work) = (Uses::of_block(this.home), true);
             Ok(())
+        })
+    }
+
+    /// Allocates uninitialized memory that other processes can open. It is ready on the stream, which captures no graph, or for the
+    /// host.
+    ///
+    /// It is of a pool, because the release of plain device memory waits for all work of the device: the next copy would wait for
+    /// work that the host may not have queued yet. Without such a pool it is plain, and has its pages for itself, because the
+    /// driver places other small allocations in them.
+    pub(crate) fn for_others(
+        context: Context,
+        stream: StreamHandle,
+        ordinal: i32,
+        element: ElementType,
+        bytes: usize,
+    ) -> Result<Self> {
+        const PAGE: usize = 2 << 20;
+        Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
+            let (of, consumer) = (PoolOf::copies_for_others(ordinal), stream.to_raw());
+            match allocate(driver, this.home, consumer, of, bytes) {
+                Err(failure) if failure.code != code::OUT_OF_MEMORY => {
+                    this.kind = MemoryKind::Device;
+                    this.bytes = bytes.checked_next_multiple_of(PAGE).unwrap_or(bytes);
+                    this.allocate(driver)
+                }
+                allocated => {
+                    let PoolMemory { address, key } = allocated?;
+                    this.home.key = key;
+                    this.own(to_usize(address));
+                    if consumer.is_none() { queue_and_finish(driver, |_| Ok(())) } else { Ok(()) }
+                }
+            }
         })
     }
 
@@ -265,11 +297,12 @@ impl CudaBuffer {
     fn allocate_in_pool(
         &mut self,
         driver: &'static Driver,
+        of: PoolOf,
         key: usize,
         consumer: Option<CUstream>,
     ) -> Outcome {
         let home = OwnStream { key, ..self.home };
-        match allocate(driver, home, consumer, self.device.device_id, self.bytes) {
+        match allocate(driver, home, consumer, of, self.bytes) {
             Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
                 self.kind = MemoryKind::Device;
                 self.allocate(driver)

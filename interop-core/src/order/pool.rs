@@ -1,4 +1,4 @@
-//! This crate's pool of each device, and the streams on which its memory is allocated and freed.
+//! This crate's pools of each device, and the streams on which its memory is allocated and freed.
 //!
 //! Memory for work on a stream is allocated and freed on a stream of this crate that belongs to that consumer's stream. The
 //! two are joined by events, so the next allocation for the same consumer has the memory without a wait on the host, and
@@ -24,17 +24,36 @@ pub(crate) struct PoolMemory {
     pub(crate) key: usize,
 }
 
-/// Allocates from the pool of a device, in the order of a stream of this crate. The stream of the consumer, if there is one,
-/// waits for the allocation. The context is current.
+/// A pool of this crate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoolOf {
+    ordinal: i32,
+    /// Whether other processes can open its memory: the pool has descriptors.
+    is_for_others: bool,
+}
+
+impl PoolOf {
+    pub(crate) fn device(ordinal: i32) -> Self {
+        Self { ordinal, is_for_others: false }
+    }
+
+    /// The pool of what other processes get. They import it as a whole, so nothing else is in it.
+    pub(crate) fn copies_for_others(ordinal: i32) -> Self {
+        Self { ordinal, is_for_others: true }
+    }
+}
+
+/// Allocates from a pool, in the order of a stream of this crate. The stream of the consumer, if there is one, waits for the
+/// allocation. The context is current.
 pub(crate) fn allocate(
     driver: &'static Driver,
     home: OwnStream,
     consumer: Option<CUstream>,
-    ordinal: i32,
+    of: PoolOf,
     bytes: usize,
 ) -> Outcome<PoolMemory> {
     let allocate = |OwnHandle { key, raw }| {
-        let address = allocate_on(driver, ordinal, bytes, raw)?;
+        let address = allocate_on(driver, of, bytes, raw)?;
         // Neither stream captures a graph.
         let join = |consumer| Event::of_stream(driver, Some(home.context), raw)?.make_wait(consumer);
         if let Err(failure) = consumer.map_or(Ok(()), join) {
@@ -44,7 +63,7 @@ pub(crate) fn allocate(
         }
         Ok(PoolMemory { address, key })
     };
-    with_room(driver, ordinal, bytes, || home.with(driver, allocate)?)
+    with_room(driver, of.ordinal, bytes, || home.with(driver, allocate)?)
 }
 
 /// `CUmemPoolProps`.
@@ -74,29 +93,29 @@ struct PoolAccess {
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const DEVICE: c_int = 1;
 
-/// The pools by the ordinals of their devices, from which copies and results are allocated.
+/// The pools from which copies and results are allocated.
 ///
 /// A device's default pool returns its free memory to the driver whenever the host has waited for the device, because its
 /// release threshold is 0. The next allocation maps the memory again, which takes longer than the copy into it. A pool of
 /// this crate keeps some memory, and leaves the default pool as the program has set it.
-static POOLS: PerProcess<Mutex<Vec<(i32, CUmemoryPool)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+static POOLS: PerProcess<Mutex<Vec<(PoolOf, CUmemoryPool)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
 
-fn pools() -> MutexGuard<'static, Vec<(i32, CUmemoryPool)>> {
+fn pools() -> MutexGuard<'static, Vec<(PoolOf, CUmemoryPool)>> {
     POOLS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Allocates from the pool of a device, in stream order on a live stream of that device.
-pub(crate) fn allocate_on(driver: &Driver, ordinal: i32, bytes: usize, stream: CUstream) -> Outcome<u64> {
+/// Allocates from a pool, in stream order on a live stream of its device.
+pub(crate) fn allocate_on(driver: &Driver, of: PoolOf, bytes: usize, stream: CUstream) -> Outcome<u64> {
     let mut address = 0;
     let mut allocate = || {
-        let pool = pool_of(driver, ordinal)?;
+        let pool = known_or_new(driver, of)?;
         // SAFETY: `address` is valid for a write, and the pool and the stream are live.
         unsafe { driver.memory_pool_alloc(&raw mut address, bytes, pool, stream) }
     };
     match allocate() {
         Err(failure) if failure.is_about_handles() => {
-            // The device was reset, which destroyed the pool.
-            pools().retain(|(of, _)| *of != ordinal);
+            // The device was reset, which destroyed its pools.
+            pools().retain(|(known, _)| known.ordinal != of.ordinal);
             allocate()?;
         }
         done => done?,
@@ -104,22 +123,23 @@ pub(crate) fn allocate_on(driver: &Driver, ordinal: i32, bytes: usize, stream: C
     Ok(address)
 }
 
-fn pool_of(driver: &Driver, ordinal: i32) -> Outcome<CUmemoryPool> {
+fn known_or_new(driver: &Driver, of: PoolOf) -> Outcome<CUmemoryPool> {
     let mut pools = pools();
-    if let Some((_, pool)) = pools.iter().find(|(of, _)| *of == ordinal) {
+    if let Some((_, pool)) = pools.iter().find(|(known, _)| *known == of) {
         return Ok(*pool);
     }
-    let pool = create(driver, ordinal)?;
-    pools.push((ordinal, pool));
+    let pool = create(driver, of)?;
+    pools.push((of, pool));
     Ok(pool)
 }
 
-fn create(driver: &Driver, ordinal: i32) -> Outcome<CUmemoryPool> {
+fn create(driver: &Driver, PoolOf { ordinal, is_for_others }: PoolOf) -> Outcome<CUmemoryPool> {
     const PINNED: c_int = 1;
+    const POSIX_FILE_DESCRIPTOR: c_int = 1;
     const REUSE_ALLOW_INTERNAL_DEPENDENCIES: c_int = 3;
     let properties = PoolProperties {
         allocation_type: PINNED,
-        handle_types: 0,
+        handle_types: if is_for_others { POSIX_FILE_DESCRIPTOR } else { 0 },
         location_type: DEVICE,
         location: ordinal,
         security_attributes: null_mut(),
@@ -184,7 +204,7 @@ fn share_with_peers(driver: &Driver, ordinal: i32, pool: CUmemoryPool) {
 /// ```
 pub fn set_release_limit(bytes: Option<usize>) -> crate::Result<()> {
     SETTINGS.release_limit.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
-    let set = |driver| pools().iter().try_for_each(|(ordinal, pool)| set_threshold(driver, *ordinal, *pool));
+    let set = |driver| pools().iter().try_for_each(|(of, pool)| set_threshold(driver, of.ordinal, *pool));
     Ok(opened().map_or(Ok(()), set)?)
 }
 

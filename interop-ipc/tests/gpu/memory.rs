@@ -14,7 +14,8 @@ use interop_ipc::{Parcel, share_import};
 #[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
 use crate::driver::*;
 
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+/// Shorter than a row may take.
+pub(crate) const LONG: Duration = Duration::from_secs(10);
 
 /// Pinned memory of the host.
 pub(crate) struct Pinned {

@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader, Write, stdin};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
 use interop_core::Import;
 use interop_ipc::{Parcel, leases, lend_import, open, open_on};
+use rustix::process::{Pid, Signal, kill_process};
 
 #[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
 use crate::driver::*;
@@ -17,6 +19,18 @@ pub(crate) const NOT_SUPPORTED: i32 = 801;
 
 /// The argument that makes this program the other process.
 pub(crate) const ARGUMENT: &str = "--other";
+
+/// The processes that run.
+static RUNNING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// Kills all other processes of this one, at its end.
+pub(crate) fn kill_all() {
+    for number in RUNNING.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let process = Pid::from_raw(number).expect("a process");
+        // It may have ended.
+        let _ = kill_process(process, Signal::KILL);
+    }
+}
 
 /// A process that opens and offers arrays.
 pub(crate) struct Other {
@@ -34,6 +48,8 @@ impl Other {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program starts");
+        let number = i32::try_from(process.id()).expect("a process");
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).push(number);
         let orders = process.stdin.take().expect("a pipe");
         let answers = BufReader::new(process.stdout.take().expect("a pipe"));
         Self { process, orders, answers }
@@ -76,6 +92,8 @@ impl Other {
     }
 
     pub(crate) fn kill(&mut self) {
+        let number = self.number();
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| *known != number);
         self.process.kill().expect("the process runs");
         self.process.wait().expect("a child");
     }
@@ -83,9 +101,8 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // It may have been killed before.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        // It may have been killed before: that is no error, and kills no other one.
+        self.kill();
     }
 }
 

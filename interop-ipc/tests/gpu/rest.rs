@@ -1,6 +1,7 @@
 //! Blocks that stay mapped while no array uses them, and memory that is freed while it is open.
 
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use interop_core::Import;
 use interop_ipc::{Parcel, is_alive, lend_import};
@@ -98,10 +99,16 @@ pub(crate) fn closed_while_waiting(_: usize) -> Result<String, String> {
     drop(open(first.ask("offer"))?);
     ok(cuStreamSynchronize(stream));
     let pending = open(second.ask("pending"))?;
-    std::thread::sleep(std::time::Duration::from_millis(250));
-    let was_waiting = cuStreamQuery(stream) != 0;
-    second.kill();
-    let goes_on = soon(|| cuStreamQuery(stream) == 0);
+    // By a thread of its own, because a call of the driver may wait as well.
+    let was_killed = AtomicBool::new(false);
+    let (goes_on, was_waiting) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(250));
+            was_killed.store(true, Ordering::SeqCst);
+            second.kill();
+        });
+        (soon(|| cuStreamQuery(stream) == 0), was_killed.load(Ordering::SeqCst))
+    });
     if !goes_on {
         // Its drop would wait as well.
         std::mem::forget(pending);

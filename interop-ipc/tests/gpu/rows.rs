@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use interop_core::Device;
 use interop_ipc::share_import;
-use simulated_cuda::{Policy, sim};
+use simulated_cuda::sim;
 
 #[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
 use crate::driver::*;
 use crate::memory::{Count, Gate, LONG, Pieces, Pinned, array_on, handle, share, soon};
 use crate::other::{NOT_SUPPORTED, Other, get_free, has_nothing, hex, unhex};
-use crate::{kills, known_faults, rest, row, ways};
+use crate::{kills, known_faults, rest, ways};
 
 /// A block as that of a caching allocator, and an array in it.
 pub(crate) const BLOCK: usize = 8 << 20;
@@ -19,9 +19,11 @@ pub(crate) const BYTES: usize = 64 << 10;
 /// The bytes that the other process copies.
 pub(crate) const SEEN: usize = 4096;
 
-type Row = (&'static str, fn(usize) -> Result<String, String>);
+/// Its name, and what it does so many times.
+pub(crate) type Row = (&'static str, fn(usize) -> Result<String, String>);
 
-const ORDER: [Row; 7] = [
+/// Those about order.
+pub(crate) const ORDER: [Row; 7] = [
     ("order to the consumer", |rounds| to_consumer(rounds, "copy", true)),
     ("order to the consumer, unnamed streams", |rounds| to_consumer(rounds / 10, "import", false)),
     ("order to the consumer, left out", left_out),
@@ -31,7 +33,7 @@ const ORDER: [Row; 7] = [
     ("offset in a block", offsets),
 ];
 
-const OTHERS: [Row; 26] = [
+pub(crate) const OTHERS: [Row; 26] = [
     ("dora#978: a stacked tensor", known_faults::dora_978),
     ("Mooncake#1622: tensors of one block", known_faults::mooncake_1622),
     ("contexts that are not current", |_| contexts()),
@@ -44,7 +46,7 @@ const OTHERS: [Row; 26] = [
     ("host and GPU at once", |_| ways::host_and_gpu()),
     ("a copy of what cannot be shared", ways::copies),
     ("a copy of other layouts and memory", |_| ways::copies_of_others()),
-    ("random kills", |rounds| kills::at_random(rounds.div_ceil(50) as u64, 1)),
+    ("random kills", |rounds| kills::at_random(rounds.div_ceil(100) as u64, 1)),
     ("round trip, block known", |rounds| round_trip(rounds, true)),
     ("round trip, block new", |rounds| round_trip(rounds, false)),
     ("round trip, blocks that rest", rest::resting),
@@ -59,45 +61,6 @@ const OTHERS: [Row; 26] = [
     ("a GPU that the other process does not see", |_| ways::unseen_gpu()),
     ("memory that cannot be shared", |_| refusals()),
 ];
-
-/// Runs all rows. Returns whether all are met.
-pub(crate) fn all(rounds: usize) -> bool {
-    let are_ordered = run(&ORDER, rounds);
-    run(&OTHERS, rounds) && are_ordered
-}
-
-/// Runs all rows on the simulated driver, those about order when operations run late, at once, and at random times.
-pub(crate) fn in_each_schedule() -> bool {
-    let mut are_met = true;
-    for policy in [Policy::Eager, Policy::Random, Policy::Late] {
-        println!("{policy:?}");
-        sim().set_policy(policy);
-        // SAFETY: no other thread of this program uses the environment. Other processes get it.
-        unsafe { std::env::set_var("SIMULATED_CUDA_POLICY", format!("{policy:?}").to_lowercase()) };
-        are_met &= run(&ORDER, 20);
-    }
-    run(&OTHERS, 20) && are_met
-}
-
-fn run(rows: &[Row], rounds: usize) -> bool {
-    rows.iter().fold(true, |are_met, (name, run)| run_one(name, run, rounds) && are_met)
-}
-
-/// Runs one row, and returns whether it holds.
-pub(crate) fn run_one(
-    name: &str,
-    run: impl Fn(usize) -> Result<String, String> + std::panic::RefUnwindSafe,
-    rounds: usize,
-) -> bool {
-    let start = Instant::now();
-    let result = std::panic::catch_unwind(|| run(rounds)).unwrap_or_else(|_| Err("panicked".to_owned()));
-    let is_met = result.is_ok();
-    let found = result.unwrap_or_else(|error| error);
-    row(name, is_met, &format!("{found} ({:.1} s)", start.elapsed().as_secs_f32()));
-    // Those of a row that does not ask.
-    reports();
-    is_met
-}
 
 /// The text if it holds, or as an error.
 pub(crate) fn hold(is_met: bool, text: String) -> Result<String, String> {

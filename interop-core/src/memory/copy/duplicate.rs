@@ -57,6 +57,9 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
     unsafe { CompactCopy::new(info)?.copy(info, consumer, kind, stream) }
 }
 
+/// The kind of the copies for other processes, which no other copy has.
+const FOR_OTHERS: MemoryKind = MemoryKind::Device;
+
 /// Copies an array of a GPU, or of managed memory, into memory of that GPU that other processes can open. The elements are in the order of
 /// C. The copy is queued on the array's own stream; if that is unknown, and for managed memory, the host waits.
 ///
@@ -73,7 +76,7 @@ pub unsafe fn copy_for_others(info: &ArrayInfo) -> Result<Import> {
     let copy = CompactCopy::in_order_of_c(info, &element)?;
     let stream = info.stream().unwrap_or(StreamHandle::NothingPending);
     // SAFETY: as the caller promises.
-    let (buffer, copied) = unsafe { copy.copy(info, stream, MemoryKind::Device, stream) }?;
+    let (buffer, copied) = unsafe { copy.copy(info, stream, FOR_OTHERS, stream) }?;
     // SAFETY: 1: the owner is the memory, whose drop frees it. The copy has written it. 2: it is in no `Box`. 3: the copy is on the
     // stream of the array, which is live as long as the array's users promise.
     Ok(unsafe { Import::from_parts(copied, Owner::new(buffer)) })
@@ -186,10 +189,11 @@ impl CompactCopy {
         let _entered = stream.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         let ordinal = info.device().device_id;
-        let buffer = if kind == MemoryKind::Pool {
-            CudaBuffer::in_order(stream.context, consumer, ordinal, u8::TYPE, self.bytes)?
-        } else {
-            CudaBuffer::uninitialized(kind, stream.context, ordinal, u8::TYPE, pages(kind, self.bytes))?
+        let (context, bytes) = (stream.context, self.bytes);
+        let buffer = match kind {
+            MemoryKind::Pool => CudaBuffer::in_order(context, consumer, ordinal, u8::TYPE, bytes)?,
+            FOR_OTHERS => CudaBuffer::for_others(context, consumer, ordinal, u8::TYPE, bytes)?,
+            _ => CudaBuffer::uninitialized(kind, context, ordinal, u8::TYPE, bytes)?,
         };
         let to = buffer.address;
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
@@ -225,7 +229,12 @@ impl CompactCopy {
         };
         let _entered = context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
-        let buffer = CudaBuffer::uninitialized(kind, context, ordinal, u8::TYPE, pages(kind, self.bytes))?;
+        let buffer = match kind {
+            FOR_OTHERS => {
+                CudaBuffer::for_others(context, StreamHandle::NothingPending, ordinal, u8::TYPE, self.bytes)?
+            }
+            _ => CudaBuffer::uninitialized(kind, context, ordinal, u8::TYPE, self.bytes)?,
+        };
         let from = address_for_kernels(self.from, info.device())?;
         queue_and_finish(driver, |stream| {
             // SAFETY: as in `queue`.
@@ -250,12 +259,6 @@ impl CompactCopy {
         let state = MemoryState { release_is_ordered, ..MemoryState::new(Placement::on(stream)) };
         ArrayInfo::new(description, state)
     }
-}
-
-/// How many bytes to allocate. Who opens plain device memory sees its pages, in which the driver places other small allocations.
-fn pages(kind: MemoryKind, bytes: usize) -> usize {
-    const PAGE: usize = 2 << 20;
-    if kind == MemoryKind::Device { bytes.checked_next_multiple_of(PAGE).unwrap_or(bytes) } else { bytes }
 }
 
 /// Returns the layout of the same elements without gaps, in memory order. Elements that are repeated by a stride of 0 stay

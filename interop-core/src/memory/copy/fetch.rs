@@ -16,7 +16,7 @@ use crate::memory::host::cells::check_bytes;
 use crate::memory::host_vec::HostBuffer;
 use crate::order::array_info::ArrayInfo;
 use crate::order::claim::{Claim, shared_elements};
-use crate::order::pool::allocate_on;
+use crate::order::pool::{PoolOf, allocate_on};
 use crate::order::wait::{Waiter, queue_and_finish};
 
 /// Copies the elements of a device array to any memory that the driver can access. They are first made contiguous on
@@ -54,7 +54,7 @@ pub(crate) unsafe fn copy_compacted(
         }
         let ordinal = Context::current_ordinal(driver)?;
         // If there is no memory for the intermediate copy, the caller reorders the elements on the host.
-        let Ok(compact) = allocate_on(driver, ordinal, bytes, raw) else { return Ok(false) };
+        let Ok(compact) = allocate_on(driver, PoolOf::device(ordinal), bytes, raw) else { return Ok(false) };
         // SAFETY: as the caller promises; the intermediate memory is new and as large as the copy.
         let queued = unsafe { queue_copy(driver, stream, plan, from, to_usize(compact)) };
         // SAFETY: as above.
