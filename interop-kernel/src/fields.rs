@@ -7,6 +7,26 @@ use core::mem::size_of;
 
 use crate::element::KernelElement;
 
+/// Folds over the axes. There is no loop over the first four: the compiler looks for the loop along a row before it unrolls loops inside of it.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+pub(crate) fn fold_axes<const N: usize, A>(start: A, step: impl Fn(A, usize) -> A) -> A {
+    let mut folded = start;
+    if N > 0 {
+        folded = step(folded, 0);
+    }
+    if N > 1 {
+        folded = step(folded, 1);
+    }
+    if N > 2 {
+        folded = step(folded, 2);
+    }
+    if N > 3 {
+        folded = step(folded, 3);
+    }
+    (4..N).fold(folded, step)
+}
+
 /// The bytes of every view: a pointer, the extents, and the strides in elements.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
@@ -50,7 +70,11 @@ impl<const N: usize> Fields<N> {
     /// Returns the offset of an element, in elements.
     #[inline(always)]
     pub(crate) fn offset(&self, at: [usize; N]) -> isize {
-        at.iter().zip(&self.strides).map(|(at, stride)| *at as i64 * stride).sum::<i64>() as isize
+        #[cfg(target_arch = "nvptx64")]
+        let offset = at.iter().zip(&self.strides).map(|(at, stride)| *at as i64 * stride).sum::<i64>();
+        #[cfg(not(target_arch = "nvptx64"))]
+        let offset = fold_axes::<N, i64>(0, |sum, axis| sum + at[axis] as i64 * self.strides[axis]);
+        offset as isize
     }
 
     /// Returns the lowest and the highest offset, in elements. The array has elements.

@@ -6,7 +6,7 @@ use std::ptr;
 
 use crate::LaunchSize;
 use crate::host::{Shared, assert_launchable, call, run};
-use crate::host_part::HostPart;
+use crate::host_part::{HostPart, OpenLoops};
 use crate::kernel::{Kernel, Memory, Parameters};
 use crate::place::Place;
 
@@ -141,8 +141,9 @@ unsafe fn run_part_with_avx2<K: Kernel>(place: HostPlace, parameters: K::Paramet
 /// caller.
 #[inline(always)]
 fn run_part_here<K: Kernel>(HostPlace { number, rows, size }: HostPlace, parameters: K::Parameters<'_>) {
-    let open_loops = &Cell::new(0);
-    let part = HostPart { kernel: K::NAME, number, parts: size.grid.0, rows, open_loops };
+    let open = Cell::new(0);
+    let loops = OpenLoops(&open);
+    let part = HostPart { kernel: K::NAME, number, parts: size.grid.0, rows, loops };
     let place =
         Place { thread: [0; 3], block: [number, 0, 0], size, gate: None, team: None, part: Some(part) };
     call::<K>(&place, parameters);

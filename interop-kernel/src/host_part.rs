@@ -14,8 +14,23 @@ pub(crate) struct HostPart<'g> {
     pub(crate) parts: u32,
     /// The number of neighbouring rows that a part has, before those of the next part begin.
     pub(crate) rows: u32,
-    /// The number of loops over own elements that have begun, and are not at their end.
-    pub(crate) open_loops: &'g Cell<u32>,
+    pub(crate) loops: OpenLoops<'g>,
+}
+
+/// The number of loops over own elements that have begun, and are not at their end.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenLoops<'g>(pub(crate) &'g Cell<u32>);
+
+impl OpenLoops<'_> {
+    #[inline(always)]
+    pub(crate) fn begin(self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    #[inline(always)]
+    pub(crate) fn end(self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 impl HostPart<'_> {
@@ -25,18 +40,6 @@ impl HostPart<'_> {
         let each = count.div_ceil(u64::from(self.parts));
         let first = each.saturating_mul(u64::from(self.number)).min(count);
         first..first.saturating_add(each).min(count)
-    }
-
-    /// Notes that a loop over units begins, unless there are none.
-    #[inline(always)]
-    pub(crate) fn begin_loop(&self, units: &Range<u64>) {
-        self.open_loops.set(self.open_loops.get() + u32::from(!units.is_empty()));
-    }
-
-    /// Notes that a loop over units is at its end.
-    #[inline(always)]
-    pub(crate) fn end_loop(&self) {
-        self.open_loops.set(self.open_loops.get() - 1);
     }
 
     /// Panics for a number that only a thread of a device has.
@@ -56,7 +59,7 @@ impl HostPart<'_> {
     #[track_caller]
     pub(crate) fn assert_complete(&self) {
         assert!(
-            self.open_loops.get() == 0,
+            self.loops.0.get() == 0,
             "kernel `{}` did not take all of its elements: a thread has many in a launch on the CPU, so go over all of them, as in \
              `for at in thread.elements(shape)`, without a `break`",
             self.kernel

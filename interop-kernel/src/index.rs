@@ -4,6 +4,8 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::fail::{Mistake, fail};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::fields::fold_axes;
 use crate::mapping::{Elements, Tiles};
 
 /// Invariant in the lifetime, and of one thread.
@@ -104,10 +106,15 @@ impl<const N: usize> position::Inside<N> for [usize; N] {
     #[inline(always)]
     #[track_caller]
     fn inside(self, shape: [usize; N]) -> [usize; N] {
+        #[cfg(target_arch = "nvptx64")]
         for (at, extent) in self.iter().zip(&shape) {
             if at >= extent {
                 outside(self, shape);
             }
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        if fold_axes::<N, bool>(false, |is_outside, axis| is_outside || self[axis] >= shape[axis]) {
+            outside(self, shape);
         }
         self
     }
@@ -135,10 +142,16 @@ impl<const N: usize, M> position::Inside<N> for Index<'_, N, M> {
     #[inline(always)]
     #[track_caller]
     fn inside(self, shape: [usize; N]) -> [usize; N] {
+        #[cfg(target_arch = "nvptx64")]
         for (made, own) in self.shape.iter().zip(&shape) {
             if made != own {
                 other_shape(self.shape, shape);
             }
+        }
+        // Fails in one place: a second one makes the body of a loop too large to be inlined where it runs.
+        #[cfg(not(target_arch = "nvptx64"))]
+        if fold_axes::<N, bool>(false, |is_other, axis| is_other || self.shape[axis] != shape[axis]) {
+            other_shape(self.shape, shape);
         }
         self.at
     }

@@ -52,6 +52,8 @@ extern crate self as interop_kernel;
 
 #[cfg(all(any(feature = "cust", feature = "cudarc"), not(target_arch = "nvptx64")))]
 mod adapters;
+#[cfg(not(target_arch = "nvptx64"))]
+mod arguments;
 mod arrays;
 mod atomic;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -142,6 +144,8 @@ pub mod __private {
     }
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
+pub use arguments::Arguments;
 pub use arrays::KernelArrays;
 pub use atomic::AtomicElement;
 pub use element::KernelElement;
@@ -156,7 +160,7 @@ pub use index::{Index, OwnIndex, Position, TileRows};
 #[cfg(feature = "derive")]
 pub use interop_derive::{KernelElement, kernel};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use kernel::{Arguments, Compiled, InScope, Kernel, OfArgument, Parameter, Parameters};
+pub use kernel::{Compiled, InScope, Kernel, OfArgument, Parameter, Parameters};
 pub use launch_size::LaunchSize;
 pub use mapping::{Atomic, Blocks, Elements, Mapping, Packs, Rows, Tiles};
 #[cfg(not(target_arch = "nvptx64"))]

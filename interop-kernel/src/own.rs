@@ -2,17 +2,18 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+#[cfg(not(target_arch = "nvptx64"))]
+use core::ops::Range;
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::host_part::HostPart;
+use crate::host_part::OpenLoops;
 use crate::index::{Index, OfThread};
 use crate::mapping::Mapping;
 use crate::thread::Thread;
 
 /// The indices that belong to a thread. [`Thread::elements`] and its siblings make it.
 ///
-/// In a launch on the CPU, `for_each` and `fold` are loops over rows, which the compiler vectorizes. A `for` loop over two axes or more takes
-/// longer there, because it finds the end of a row at each element.
+/// In a launch on the CPU, a loop over it goes along rows, each without a division or a branch. `for_each` and `fold` are vectorized, too.
 pub struct Own<'t, const N: usize, M> {
     next: u64,
     step: u64,
@@ -20,10 +21,13 @@ pub struct Own<'t, const N: usize, M> {
     /// The numbers of units along each axis.
     units: [usize; N],
     shape: [usize; N],
-    /// The part of a launch on the CPU. Then the units are neighbours.
+    /// In a launch on the CPU, the loops that the thread has begun. Then the units are neighbours.
     #[cfg(not(target_arch = "nvptx64"))]
-    part: Option<HostPart<'t>>,
-    /// The next unit, if there is a part.
+    loops: Option<OpenLoops<'t>>,
+    /// The units before `next` that are left of those which have been taken: a run along the last axis.
+    #[cfg(not(target_arch = "nvptx64"))]
+    run: Range<usize>,
+    /// Where the run is along the other axes.
     #[cfg(not(target_arch = "nvptx64"))]
     at: [usize; N],
     marker: PhantomData<OfThread<'t, M>>,
@@ -39,11 +43,22 @@ impl<'t, const N: usize, M: Mapping<N>> Own<'t, N, M> {
         let count = if is_empty { 0 } else { count };
         #[cfg(not(target_arch = "nvptx64"))]
         if let Some(part) = thread.host_part() {
-            let own = part.units(count);
-            part.begin_loop(&own);
-            let at = indices_of(own.start, units);
-            let (next, count) = (own.start, own.end);
-            return Self { next, step: 1, count, units, shape, part: Some(part), at, marker: PhantomData };
+            let Range { start, end } = part.units(count);
+            let at = indices_of(start, units);
+            let run = at.last().map_or(0..0, |at| *at..*at);
+            let own = Self {
+                next: start,
+                step: 1,
+                count: end,
+                units,
+                shape,
+                loops: Some(part.loops),
+                run,
+                at,
+                marker: PhantomData,
+            };
+            own.begin_loop();
+            return own;
         }
         Self {
             next: thread.number(),
@@ -52,7 +67,9 @@ impl<'t, const N: usize, M: Mapping<N>> Own<'t, N, M> {
             units,
             shape,
             #[cfg(not(target_arch = "nvptx64"))]
-            part: None,
+            loops: None,
+            #[cfg(not(target_arch = "nvptx64"))]
+            run: 0..0,
             #[cfg(not(target_arch = "nvptx64"))]
             at: [0; N],
             marker: PhantomData,
@@ -66,10 +83,15 @@ impl<'t, const N: usize, M: Mapping<N>> Iterator for Own<'t, N, M> {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         #[cfg(not(target_arch = "nvptx64"))]
-        if self.part.is_some() {
-            let unit = (self.next < self.count).then_some(self.at)?;
-            self.advance(1);
-            return Some(Index::new(M::first(unit), self.shape));
+        if self.loops.is_some() {
+            loop {
+                if let Some(along) = self.run.next() {
+                    return Some(self.index(along));
+                }
+                if !self.next_run() {
+                    return None;
+                }
+            }
         }
         if self.next >= self.count {
             return None;
@@ -85,66 +107,111 @@ impl<'t, const N: usize, M: Mapping<N>> Iterator for Own<'t, N, M> {
     #[inline(always)]
     fn fold<A, F: FnMut(A, Self::Item) -> A>(mut self, start: A, mut function: F) -> A {
         let mut folded = start;
-        while let Some((first, count)) = self.next_units() {
-            for along in 0..count {
-                let mut unit = first;
-                if let Some(last) = unit.last_mut() {
-                    *last += along;
-                }
-                folded = function(folded, Index::new(M::first(unit), self.shape));
+        loop {
+            for along in self.run.clone() {
+                folded = function(folded, self.index(along));
+            }
+            if !self.next_run() {
+                return folded;
             }
         }
-        folded
     }
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-impl<const N: usize, M: Mapping<N>> Own<'_, N, M> {
-    /// Takes units that are next to each other along the last axis: of a part all up to the end of the row, otherwise one. Returns the first,
-    /// and their number.
+impl<'t, const N: usize, M: Mapping<N>> Own<'t, N, M> {
+    /// The index of a unit of the run.
     #[inline(always)]
-    fn next_units(&mut self) -> Option<([usize; N], usize)> {
+    fn index(&self, along: usize) -> Index<'t, N, M> {
+        let mut unit = self.at;
+        if let Some(last) = unit.last_mut() {
+            *last = along;
+        }
+        Index::new(M::first(unit), self.shape)
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<const N: usize, M> Own<'_, N, M> {
+    /// Goes to the next run, and returns whether there is one: of a part all units up to the end of the row, otherwise one.
+    #[inline(always)]
+    fn next_run(&mut self) -> bool {
+        if let Some(loops) = self.loops {
+            let Self { next, count, units, at, ref run, .. } = *self;
+            (self.at, self.run) = run_after(Taken { at, end: run.end, units, left: count - next, loops });
+            self.next += self.run.len() as u64;
+            return !self.run.is_empty();
+        }
         if self.next >= self.count {
-            return None;
+            return false;
         }
-        if self.part.is_none() {
-            let unit = indices_of(self.next, self.units);
-            self.next = self.next.saturating_add(self.step);
-            return Some((unit, 1));
-        }
-        let (first, left) = (self.at, self.count - self.next);
-        let row = first.last().zip(self.units.last()).map_or(1, |(at, extent)| extent - at);
-        let count = usize::try_from(left).map_or(row, |left| row.min(left));
-        self.advance(count);
-        Some((first, count))
+        self.at = indices_of(self.next, self.units);
+        self.run = self.at.last().map_or(0..1, |at| *at..*at + 1);
+        self.next = self.next.saturating_add(self.step);
+        true
     }
 
-    /// Takes units of a part, which the row has, without a division.
+    /// Notes that a loop over the units that are left begins.
     #[inline(always)]
-    fn advance(&mut self, count: usize) {
-        self.next += count as u64;
-        if let (true, Some(part)) = (self.next == self.count, self.part) {
-            part.end_loop();
-        }
-        let mut step = count;
-        for (axis, (at, extent)) in self.at.iter_mut().zip(&self.units).enumerate().rev() {
-            *at += step;
-            if *at < *extent || axis == 0 {
-                break;
-            }
-            (*at, step) = (0, 1);
+    fn begin_loop(&self) {
+        if let (Some(loops), true) = (self.loops, self.next < self.count || !self.run.is_empty()) {
+            loops.begin();
         }
     }
 }
 
+/// The units that a loop over a part has taken: up to `end` of the row at these indices, so that as many are left.
+#[cfg(not(target_arch = "nvptx64"))]
+#[derive(Clone, Copy)]
+struct Taken<'t, const N: usize> {
+    at: [usize; N],
+    end: usize,
+    units: [usize; N],
+    left: u64,
+    loops: OpenLoops<'t>,
+}
+
+/// Returns the next run, and where it is: an empty one at the end. The last unit is a run of its own, so that the end of a loop is noted when
+/// it is taken.
+///
+/// It is out of line and by value. So a `for` loop has nothing but a comparison beside the work, and its variables are in registers. It is not
+/// cold: all of a loop leads to it, and the compiler inlines less into code that leads to a cold call.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(never)]
+fn run_after<const N: usize>(taken: Taken<'_, N>) -> ([usize; N], Range<usize>) {
+    let Taken { mut at, end, units, left, loops } = taken;
+    if left == 0 {
+        return (at, end..end);
+    }
+    if let Some(last) = at.last_mut() {
+        *last = end;
+    }
+    for axis in (1..N).rev() {
+        if at[axis] == units[axis] {
+            at[axis] = 0;
+            at[axis - 1] += 1;
+        }
+    }
+    if left == 1 {
+        loops.end();
+    }
+    let first = at.last().copied().unwrap_or(0);
+    let row = units.last().map_or(1, |extent| extent - first);
+    let len = usize::try_from(left - 1).map_or(row, |others| row.min(others.max(1)));
+    (at, first..first + len)
+}
+
 impl<const N: usize, M> Clone for Own<'_, N, M> {
     fn clone(&self) -> Self {
+        let own = Self {
+            #[cfg(not(target_arch = "nvptx64"))]
+            run: self.run.clone(),
+            ..*self
+        };
+        // The copy has to come to its end, too.
         #[cfg(not(target_arch = "nvptx64"))]
-        if let Some(part) = self.part {
-            // The copy has to come to its end, too.
-            part.begin_loop(&(self.next..self.count));
-        }
-        Self { ..*self }
+        own.begin_loop();
+        own
     }
 }
 

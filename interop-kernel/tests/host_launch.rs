@@ -367,6 +367,43 @@ fn plain_kernels_have_the_results_of_a_run() {
     }
 }
 
+/// Loops over other numbers of axes, of which one changes its kind on the way.
+#[kernel]
+fn number(
+    thread: Thread<'_>,
+    mut single: ViewMut<'_, u32, 0>,
+    mut line: ViewMut<'_, u32, 1>,
+    mut five: ViewMut<'_, u32, 5>,
+) {
+    for at in thread.elements(single.shape()) {
+        single.set(at, single.get(at) + 1);
+    }
+    let mut own = thread.elements(line.shape());
+    for at in own.by_ref().take(2) {
+        line.set(at, line.get(at) + at.at()[0] as u32);
+    }
+    own.for_each(|at| line.set(at, line.get(at) + at.at()[0] as u32));
+    for at in thread.elements(five.shape()) {
+        let number = at.at().iter().zip(five.shape()).fold(0, |number, (at, extent)| number * extent + at);
+        five.set(at, five.get(at) + number as u32);
+    }
+}
+
+#[test]
+fn loops_over_any_number_of_axes_visit_each_element_once() {
+    for workers in [1, 4] {
+        let (mut single, mut line, mut five) = ([1], [1; 21], [1; 120]);
+        let parameters = (
+            ViewMut::new(&mut single, []),
+            ViewMut::new(&mut line, [21]),
+            ViewMut::new(&mut five, [2, 3, 1, 4, 5]),
+        );
+        launch::<number>(workers, large(), parameters);
+        assert_eq!(single, [2]);
+        assert_eq!((line.to_vec(), five.to_vec()), ((1..22).collect(), (1..121).collect()));
+    }
+}
+
 #[kernel]
 fn block_sums(thread: BlockThread<'_>, x: View<'_, f32, 1>, mut sums: ViewMut<'_, f64, 1, Blocks>) {
     let mut sum = 0.0;

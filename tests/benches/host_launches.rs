@@ -211,7 +211,7 @@ impl Table {
                 blend_by_for_each::try_with(scope.write(&mut out), left, right).expect("images"),
             );
         });
-        self.row("blend, `for`, two axes", 4.0, &mut blend, &mut || {
+        self.row("blend, `for`, two axes", 1.5, &mut blend, &mut || {
             let scope = LaunchScope::new();
             let (left, right) = (scope.read(&left), scope.read(&right));
             launch(&scope, size, blend_by_for::try_with(scope.write(&mut out), left, right).expect("images"));
@@ -226,7 +226,7 @@ impl Table {
             }
             black_box(counts);
         };
-        self.row("histogram", 3.0, counted, &mut || {
+        self.row("histogram", 2.6, counted, &mut || {
             let scope = LaunchScope::new();
             let arguments = histogram::try_with(scope.read(&array), scope.write(&mut counts)).expect("bytes");
             launch(&scope, LaunchSize::for_units(bytes.len()), arguments);
