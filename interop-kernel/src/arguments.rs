@@ -31,7 +31,8 @@ impl<'a, K: Kernel> Arguments<'a, K> {
     }
 
     /// Checks what the compiler cannot: that arrays have the same shape, rows or columns where the kernel says so, that there is a
-    /// block for each element of a [`ViewMut`] by [`Blocks`](crate::Blocks), and that a block consists of teams if they own rows.
+    /// block for each element of a [`ViewMut`](crate::ViewMut) by [`Blocks`](crate::Blocks), and that a block
+    /// consists of teams if they own rows.
     ///
     /// # Errors
     ///
@@ -104,7 +105,8 @@ impl<'a, K: Kernel> Arguments<'a, K> {
         Ok(())
     }
 
-    /// Whether all arrays are those of this scope: `scope` is the number that [`InScope::new`] got.
+    /// Whether all arrays are those of this scope: `scope` is the number that [`InScope::new`](crate::InScope::new)
+    /// got.
     #[must_use]
     pub fn are_in_scope(&self, scope: usize) -> bool {
         K::Parameters::are_in_scope(&self.0, scope)
