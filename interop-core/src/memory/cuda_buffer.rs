@@ -10,7 +10,7 @@ use crate::array::dtype::DType;
 use crate::array::element::{Element, ElementType};
 use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::{Context, Relaxed};
-use crate::driver::functions::{CUstream, Driver, Outcome, code, driver, to_usize};
+use crate::driver::functions::{CUstream, Driver, Outcome, driver, to_usize};
 use crate::driver::pointer::reach_for;
 use crate::driver::reach::Reach;
 use crate::driver::stream::{OwnStream, SPARE, Stream, capture_error, key_of};
@@ -222,22 +222,12 @@ impl CudaBuffer {
         element: ElementType,
         bytes: usize,
     ) -> Result<Self> {
-        const PAGE: usize = 2 << 20;
         Self::allocated(MemoryKind::Pool, context, ordinal, element, bytes, |this, driver| {
-            let (of, consumer) = (PoolOf::copies_for_others(ordinal), stream.to_raw());
-            match allocate(driver, this.home, consumer, of, bytes) {
-                Err(failure) if failure.code != code::OUT_OF_MEMORY => {
-                    this.kind = MemoryKind::Device;
-                    this.bytes = bytes.checked_next_multiple_of(PAGE).unwrap_or(bytes);
-                    this.allocate(driver)
-                }
-                allocated => {
-                    let PoolMemory { address, key } = allocated?;
-                    this.home.key = key;
-                    this.own(to_usize(address));
-                    if consumer.is_none() { queue_and_finish(driver, |_| Ok(())) } else { Ok(()) }
-                }
-            }
+            let consumer = stream.to_raw();
+            this.allocate_in_pool(driver, PoolOf::copies_for_others(ordinal), SPARE, consumer)?;
+            // Plain memory is ready at once.
+            let is_awaited = consumer.is_none() && this.kind == MemoryKind::Pool;
+            if is_awaited { queue_and_finish(driver, |_| Ok(())) } else { Ok(()) }
         })
     }
 
@@ -292,7 +282,7 @@ impl CudaBuffer {
         Ok(())
     }
 
-    /// Allocates memory of the pool, in the order of a stream of this crate. If the device has no pool, allocates plain
+    /// Allocates memory of a pool, in the order of a stream of this crate. If the device has no such pool, allocates plain
     /// device memory.
     fn allocate_in_pool(
         &mut self,
@@ -303,8 +293,9 @@ impl CudaBuffer {
     ) -> Outcome {
         let home = OwnStream { key, ..self.home };
         match allocate(driver, home, consumer, of, self.bytes) {
-            Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
+            Err(failure) if of.is_missing_after(&failure) => {
                 self.kind = MemoryKind::Device;
+                self.bytes = of.bytes_without(self.bytes);
                 self.allocate(driver)
             }
             allocated => {

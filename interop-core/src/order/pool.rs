@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::event::Event;
-use crate::driver::functions::{CUmemoryPool, CUstream, Driver, Outcome, code, opened};
+use crate::driver::functions::{CUmemoryPool, CUstream, Driver, DriverError, Outcome, code, opened};
 use crate::driver::stream::{OwnHandle, OwnStream};
 use crate::order::release::requests::{limit_of, make_all_room, make_room};
 use crate::process::fork::PerProcess;
@@ -40,6 +40,22 @@ impl PoolOf {
     /// The pool of what other processes get. They import it as a whole, so nothing else is in it.
     pub(crate) fn copies_for_others(ordinal: i32) -> Self {
         Self { ordinal, is_for_others: true }
+    }
+
+    /// Whether an allocation has failed because there is no such pool, so that plain device memory takes its place.
+    pub(crate) fn is_missing_after(self, failure: &DriverError) -> bool {
+        if self.is_for_others {
+            // Whatever a driver says of a pool with descriptors.
+            failure.code != code::OUT_OF_MEMORY
+        } else {
+            matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED)
+        }
+    }
+
+    /// The bytes of the plain memory. That for other processes has its pages for itself, because they open whole pages.
+    pub(crate) fn bytes_without(self, bytes: usize) -> usize {
+        const PAGE: usize = 2 << 20;
+        if self.is_for_others { bytes.checked_next_multiple_of(PAGE).unwrap_or(bytes) } else { bytes }
     }
 }
 

@@ -190,10 +190,10 @@ impl CompactCopy {
         let _relaxed = Relaxed::new(driver);
         let ordinal = info.device().device_id;
         let (context, bytes) = (stream.context, self.bytes);
-        let buffer = match kind {
-            MemoryKind::Pool => CudaBuffer::in_order(context, consumer, ordinal, u8::TYPE, bytes)?,
-            FOR_OTHERS => CudaBuffer::for_others(context, consumer, ordinal, u8::TYPE, bytes)?,
-            _ => CudaBuffer::uninitialized(kind, context, ordinal, u8::TYPE, bytes)?,
+        let buffer = if kind == FOR_OTHERS {
+            CudaBuffer::for_others(context, consumer, ordinal, u8::TYPE, bytes)?
+        } else {
+            CudaBuffer::in_order(context, consumer, ordinal, u8::TYPE, bytes)?
         };
         let to = buffer.address;
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
