@@ -83,13 +83,24 @@ impl Address {
         let connected = rustix::net::connect(&socket, &self.to_socket_address()?);
         connected.map_err(|errno| match errno {
             Errno::AGAIN => gone("the producer's process accepts no connections"),
-            Errno::CONNREFUSED | Errno::NOENT => gone(
-                "the producer's process has ended, or it is in a container with a network of its own: there, \
-                 `Office::listen_at` names a path that both can open",
-            ),
+            Errno::CONNREFUSED | Errno::NOENT => self.nobody(),
             errno => system("connect")(errno),
         })?;
         Peer::of(socket)
+    }
+
+    /// The error for an address at which nobody listens. From here, the causes look the same.
+    fn nobody(&self) -> Error {
+        match self {
+            Self::Abstract(_) => gone(
+                "the producer's process has ended, or one of the two processes has a network namespace of its own, as in a container: \
+                 then the producer calls `interop_ipc::listen_at` (in Python `interop_ipc.listen_at`) with a path that both can open",
+            ),
+            Self::Path(path) => gone(format_args!(
+                "nobody listens at `{}`: the producer's process has ended, or this container does not mount the folder at this path",
+                path.escape_ascii()
+            )),
+        }
     }
 }
 

@@ -27,10 +27,16 @@ impl OtherProcess {
         Self { process, orders, answers }
     }
 
+    /// Gives an order, and does not wait for the answer.
+    #[track_caller]
+    pub(crate) fn begin(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").expect("the process runs");
+    }
+
     /// Gives an order, and returns the answer.
     #[track_caller]
     pub(crate) fn ask(&mut self, order: &str) -> String {
-        writeln!(self.orders, "{order}").expect("the process runs");
+        self.begin(order);
         let mut line = String::new();
         loop {
             line.clear();

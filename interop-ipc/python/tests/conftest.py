@@ -14,11 +14,9 @@ from support import Reader, files, wait_for
 @pytest.fixture
 def reader():
     """A second process, which is killed at the end."""
-    reader = Reader()
-    yield reader
-    reader.kill()
-    reader.process.stdin.close()
-    reader.process.stdout.close()
+    with Reader() as reader:
+        yield reader
+        reader.kill()
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """The other process of the tests: follows orders, one a line, each with a message as hexadecimal digits."""
 
 import ctypes
+import os
 import sys
 
 import interop_ipc
@@ -38,6 +39,9 @@ for line in sys.stdin:
             answer = "ok"
         elif order == "drop":
             kept.clear()
+            answer = "ok"
+        elif order == "listen":
+            interop_ipc.listen_at(os.fsdecode(bytes.fromhex(message)))
             answer = "ok"
         elif order == "share":
             array = np.asarray(interop_ipc.empty(3, "f8"))

@@ -26,8 +26,8 @@ def wait_for(condition):
 class Reader:
     """A process that opens what it is sent, line by line, and says what it sees."""
 
-    def __init__(self):
-        command = [sys.executable, "-B", str(Path(__file__).with_name("reader.py"))]
+    def __init__(self, before=()):
+        command = [*before, sys.executable, "-B", str(Path(__file__).with_name("reader.py"))]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, order, message=b""):
@@ -39,3 +39,12 @@ class Reader:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """Ends it, also a child of the command that runs it."""
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(PATIENCE)

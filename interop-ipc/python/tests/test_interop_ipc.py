@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 import interop_ipc
 import numpy as np
 import pytest
-from support import PATIENCE, files, wait_for
+from support import PATIENCE, Reader, files, wait_for
 
 
 def numbers(shape=(2, 3), dtype="float32"):
@@ -454,22 +455,36 @@ def test_another_user(tmp_path):
     assert np.asarray(interop_ipc.open(parcel)).tolist() == [0, 1, 2], "the offer stays"
 
 
+def unshared(*namespaces):
+    """The start of a command that runs in namespaces of its own."""
+    unshare = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), *namespaces]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip(f"this system permits no {' '.join(namespaces)}")
+    return unshare
+
+
 def test_another_pid_namespace():
     """The other process has no number here, so its socket tells its end."""
-    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
-    if os.geteuid() == 0:
-        unshare = ["unshare", "--pid", "--fork"]
-    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this system permits no new PID namespace")
     parcel = interop_ipc.share(numbers((3,)))
-    script = Path(__file__).with_name("reader.py")
-    command = [*unshare, sys.executable, "-B", str(script)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        print("open", bytes(parcel).hex(), file=other.stdin, flush=True)
-        assert other.stdout.readline() == "float32 [0.0, 1.0, 2.0]\n"
+    with Reader(unshared("--pid", "--fork")) as reader:
+        assert reader.ask("open", parcel) == "float32 [0.0, 1.0, 2.0]"
         assert len(interop_ipc.leases()) == 1
-        other.stdin.close()
     wait_for(lambda: not interop_ipc.leases())
+
+
+def test_another_network_namespace(tmp_path):
+    """The other process does not reach this one, or this one it, without a path."""
+    with Reader(unshared("--net")) as reader:
+        cure = r"network namespace of its own.*`interop_ipc\.listen_at`\) with a path that both can open"
+        assert re.fullmatch(f"ConnectionError: .*{cure}", reader.ask("open", interop_ipc.share(numbers())))
+        with pytest.raises(ConnectionError, match=cure):
+            interop_ipc.open(bytes.fromhex(reader.ask("share")))
+        path = os.fsencode(tmp_path / "office")
+        assert reader.ask("listen", path) == "ok"
+        message = bytes.fromhex(reader.ask("share"))
+        assert np.asarray(interop_ipc.open(message)).tolist() == [1, 2, 3]
+    with pytest.raises(ConnectionError, match=f"nobody listens at `{tmp_path}/office`.*does not mount the folder"):
+        interop_ipc.open(message)
 
 
 @pytest.mark.parametrize("example", ["camera.py", "trainer.py"])

@@ -85,7 +85,7 @@ pub(crate) fn a_producer_that_ends_well_leaves_its_arrays_open() {
 }
 
 /// The descriptors and mappings of this process that are of this crate.
-fn of_this_crate() -> (usize, usize) {
+pub(crate) fn of_this_crate() -> (usize, usize) {
     let links = std::fs::read_dir("/proc/self/fd").expect("the descriptors").flatten();
     let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
     let files = links.filter(|link| link.to_string_lossy().contains("memfd:interop-ipc")).count();

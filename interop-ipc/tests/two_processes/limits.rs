@@ -56,6 +56,21 @@ fn descriptors_are_used_up_and_the_offer_stays() {
     count.expect_dropped();
 }
 
+/// The office of a producer in another network namespace is, for this process, a name at which nobody listens.
+#[test]
+fn an_office_that_cannot_be_reached_is_an_error_with_its_cure() {
+    let parcel = Arc::new(Count::default().image()).share_parcel(1, LONG).expect("shared memory");
+    let mut message = parcel.bytes().to_vec();
+    let name = message.windows(12).position(|part| part == b"interop-ipc-").expect("an abstract name") + 12;
+    message[name] ^= 1;
+    let error = open(&message).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
+    for part in ["network namespace of its own", "`interop_ipc::listen_at`", "a path that both can open"] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    drop(open(parcel.bytes()).expect("the offer stays"));
+}
+
 #[test]
 fn a_path_replaces_the_abstract_name() {
     let folder = std::env::temp_dir().join(format!("interop-ipc-test-{}", std::process::id()));
@@ -71,7 +86,10 @@ fn a_path_replaces_the_abstract_name() {
         let error = listen_at(&path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "another process listens there: {error}");
         other.kill();
-        assert_eq!(open(&bytes).unwrap_err().kind(), ErrorKind::Gone, "{round}");
+        let error = open(&bytes).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Gone, "{round}");
+        let found = format!("nobody listens at `{}`", path.display());
+        assert!(error.to_string().contains(&found), "{round}: {error}");
     }
     std::fs::remove_file(&path).expect("the socket is left over");
     std::fs::write(&path, "a file of the user").expect("a file");

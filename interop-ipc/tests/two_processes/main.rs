@@ -8,6 +8,7 @@ mod ends;
 mod forks;
 mod hostile_office;
 mod hostile_visitor;
+mod kills;
 mod limits;
 mod long;
 mod offers;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use interop_core::{CudaArray, Lease, LeaseMut};
 use interop_ipc::{FromParcel, Parcel, ShareParcel, open};
@@ -12,6 +13,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::arrays::{Count, Image, LONG, Rgba};
 use crate::ends::open_many;
 use crate::forks::fork;
+use crate::kills::kill_at_random;
 use crate::other_process::{OtherProcess, follow_orders, hex, unhex};
 
 /// Starts a process that opens and offers arrays.
@@ -105,6 +107,9 @@ impl State {
                     "more is open than before"
                 }
                 .to_owned();
+            }
+            ["kills", seconds] => {
+                return kill_at_random(Duration::from_secs(seconds.parse().expect("a number")));
             }
             ["listen", path] => interop_ipc::listen_at(Path::new(path)).expect("a free path"),
             [how, text] => {
