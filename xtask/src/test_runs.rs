@@ -24,9 +24,10 @@ pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), F
 /// Runs pytest and sums up its tests.
 pub(crate) fn pytest(python: &mut Command, what: &[&str], counts: &mut Counts) -> Result<(), Failure> {
     // No cache folder among the sources; a reason for every skipped test; a misspelt mark is an error; a deadlock ends
-    // with the stack of every thread.
+    // with the stack of every thread. A test that compiles C++ takes 30 s of a core, and 330 s if a dozen
+    // programs share it.
     python.args(["-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no", "--strict-markers"]);
-    python.args(["-o", "faulthandler_timeout=120", "-o", "faulthandler_exit_on_timeout=true"]).args(what);
+    python.args(["-o", "faulthandler_timeout=600", "-o", "faulthandler_exit_on_timeout=true"]).args(what);
     follow_pytest(python, counts)
 }
 
