@@ -174,9 +174,17 @@ impl<'a> Member<'a> {
         self.only_stream().is_some() && self.state.of_storage.is_none() && self.notice.is_none()
     }
 
+    /// Whether all work on the array is on the stream of the scope, which orders it.
+    fn is_on(&self, scope: Stream) -> bool {
+        self.only_stream() == Some(scope) && self.state.of_storage.is_none()
+    }
+
     /// Makes the stream of the scope wait for the work that is pending on the array. What else there is in a graph is ordered
     /// where it is launched.
     fn order_before(&self, scope: Stream, waiter: fn(Stream) -> Waiter) -> Result<()> {
+        if self.is_on(scope) {
+            return Ok(());
+        }
         let is_unknown = !self.state.placement.is_known();
         if !is_available() || is_unknown && is_capturing(scope.handle()) {
             return Ok(());
@@ -186,6 +194,9 @@ impl<'a> Member<'a> {
 
     /// Makes what comes after the scope wait for it. Returns whether the host has to wait instead.
     fn order_after(&self, scope: Stream, is_captured: bool) -> bool {
+        if self.is_on(scope) {
+            return false;
+        }
         let fails = |waiter| order(waiter, Work::Stream(scope)).is_err();
         if is_captured {
             // The graph is ordered where it is launched.
@@ -370,6 +381,9 @@ impl<'a> ScopeState<'a> {
 
     /// Compares the device of an array with that of the arrays before it, or of the stream.
     fn check_device(&self, device: Device, chosen: Option<Device>) -> Result<()> {
+        if self.arrays.first.as_ref().is_some_and(|first| first.device == device) {
+            return Ok(());
+        }
         let own = self.device().or(chosen).filter(|own| own.device_type == DeviceType::CUDA);
         match own {
             Some(own) if device.device_type == DeviceType::CUDA && own != device && !self.across_devices => {
