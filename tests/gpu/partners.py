@@ -9,7 +9,7 @@ To add a library, change these places. `cargo xtask guard lists` finds them by `
 * `tests/gpu/refusals.py`: each cell that the library lacks or refuses, with the reason. Take the lines from a run on a GPU.
 * `tests/gpu/matrix.py`: nothing, unless its arrays have no views.
 * `tests/gpu/races.py`, `tests/gpu/dali_stream_none.py`: how it orders its work, and a fault of it that this crate works around.
-* `interop-core/src/python/import/package.rs`: the package of its classes, and the function that returns its stream.
+* `interop-core/src/python/import/package.rs`: the package of its classes, the function that returns its stream, and what its tensors misstate.
 * `interop-core/src/python/import/type_cache.rs`: what it needs no `__dlpack_device__` for, and what its streams are.
 * `interop-core/src/python/export`, `interop-core/src/python/hints.rs`: only if functions return its arrays, as a `ResultLibrary`.
 * `interop-core/src/python/errors.rs`: what its users write instead, for each `Cure`.

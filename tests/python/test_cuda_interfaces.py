@@ -111,15 +111,27 @@ def raises(kind):
 @pytest.mark.parametrize(
     ("member", "why"),
     [
-        (raises(RuntimeError), "not now"),
-        (raises(AttributeError), "None"),
         (lambda self: {**self.array.__cuda_array_interface__, "strides": (1,)}, "1 stride"),
         (lambda self: {**self.array.__cuda_array_interface__, "data": (0x10000, False)}, "does not know"),
-        (lambda self: None, "a dict"),
     ],
+    ids=["strides", "address"],
 )
-def test_the_capsule_is_refused_where_the_dict_will_not_do_either(member, why):
-    """The error of the dict is the cause."""
+def test_an_invalid_dict_is_refused_because_of_the_capsule(member, why):
+    """The error of the capsule is the cause."""
+    producer = type("Odd", (Backwards,), {"__cuda_array_interface__": property(member)})()
+    with pytest.raises(interop_demo.ArrayError, match=why) as raised:
+        interop_demo.asarray(producer)
+    assert "offsets that fit the address space" in str(raised.value.__cause__)
+    assert producer.tensor.released == 1
+
+
+@pytest.mark.parametrize(
+    ("member", "why"),
+    [(raises(RuntimeError), "not now"), (raises(AttributeError), "None"), (lambda self: None, "a dict")],
+    ids=["raises", "absent", "none"],
+)
+def test_the_capsule_is_refused_where_there_is_no_dict(member, why):
+    """The exception of the property is the cause."""
     producer = type("Odd", (Backwards,), {"__cuda_array_interface__": property(member)})()
     with pytest.raises(interop_demo.ArrayError, match="offsets that fit the address space") as raised:
         interop_demo.asarray(producer)
@@ -135,11 +147,16 @@ def test_an_interrupt_of_the_dict_is_not_swallowed():
 
 
 @pytest.mark.parametrize(
-    ("differing", "place"), [({"dtype": (2, 7, 1)}, "dtype"), ({"shape": (2**40, 2**40)}, "shape")], ids=["dtype", "shape"]
+    ("differing", "place"),
+    [({}, "strides"), ({"dtype": (2, 7, 1)}, "dtype"), ({"shape": (2**40, 2**40)}, "shape")],
+    ids=["strides", "dtype", "shape"],
 )
-def test_other_refusals_of_a_capsule_stand(differing, place):
-    """A dict says less than a capsule: other errors of a capsule do not lead to the dict."""
-    producer = Backwards(**differing)
+def test_an_invalid_capsule_of_another_library_is_refused(differing, place):
+    """A dict says less than a capsule. Only CuPy is known to write it right where its capsule is wrong."""
+    producer = type("Other", (Producer,), {"__cuda_array_interface__": Backwards.__cuda_array_interface__})
+    own = Backwards(**differing)
+    other = producer(own.tensor)
+    other.array = own.array
     with pytest.raises(interop_demo.ArrayError, match=f"^`{place}`"):
-        interop_demo.asarray(producer)
-    assert producer.tensor.released == 1
+        interop_demo.asarray(other)
+    assert own.tensor.released == 1

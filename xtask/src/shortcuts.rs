@@ -9,7 +9,7 @@ use crate::{files, workspace};
 /// rounds. The columns are the code, what it avoids, a call, nanoseconds with it and without it, and what checks it.
 const MEASURED: [[&str; 6]; 9] = [
     [
-        "`from_numpy`: the C struct of a NumPy array is read",
+        "`Reader::NumPy`: the C struct of a NumPy array is read",
         "its `__dlpack__`",
         "`f(numpy_array)`",
         "152",
@@ -33,7 +33,7 @@ const MEASURED: [[&str; 6]; 9] = [
         "`test_producers.py`",
     ],
     [
-        "`lacks_attributes`: a `bytearray` or a `memoryview` is asked for its buffer at once",
+        "`has_fixed_attributes`: a `bytearray` or a `memoryview` is asked for its buffer at once",
         "two lookups of attributes that are not there",
         "`f(memoryview)`",
         "461",

@@ -206,6 +206,22 @@ impl From<Failure> for PyErr {
     }
 }
 
+/// Why a protocol has not filled a slot.
+pub(crate) enum Unread {
+    /// The object does not support it, or not for this array. The next protocol follows.
+    Absent,
+    /// It cannot express the array, for this reason. The next protocol follows, and may know more.
+    Refused(PyErr),
+    /// The import fails.
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Unread {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
 /// The name of the object's class, for messages. Never raises.
 pub(crate) fn origin(object: &Bound<'_, PyAny>) -> String {
     let name = object.get_type().fully_qualified_name();

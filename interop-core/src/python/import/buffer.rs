@@ -23,22 +23,22 @@ use crate::array::stream_handle::StreamHandle;
 use crate::array::struct_type::StructType;
 use crate::array::validate::{RawDescriptor, Strides};
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::import::{Import, ImportSlot, Protocol};
+use crate::memory::import::{Filled, Import, ImportSlot, Protocol};
 use crate::order::array_info::ArrayInfo;
 use crate::order::release::owner::Owner;
 use crate::protocols::cai::descr;
 use crate::python::capsule::in_capsule;
-use crate::python::errors::Failure;
-use crate::python::import::type_cache::{ImportRequest, ProtocolResult};
+use crate::python::errors::{Failure, Unread};
+use crate::python::import::type_cache::ImportRequest;
 use crate::python::interface_dict::fields_in;
 use crate::python::interpreter::{PyRef, is_ordinary};
 
 /// Fills a slot by the buffer protocol.
-pub(crate) fn from_buffer(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
+pub(crate) fn from_buffer(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> Result<Filled, Unread> {
     let object = request.object;
     // SAFETY: the object is alive.
     if unsafe { ffi::PyObject_CheckBuffer(object.as_ptr()) } == 0 {
-        return Ok(None);
+        return Err(Unread::Absent);
     }
     let lent = LentBuffer::new(object)?;
     let info = lent.info(object)?;
@@ -49,7 +49,7 @@ pub(crate) fn from_buffer(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot
     // writable only if the buffer is.
     let mut import = unsafe { Import::from_parts(info, Owner::new(owner)) };
     import.protocol = Some(Protocol::Buffer);
-    Ok(Some(slot.put(import)))
+    Ok(slot.put(import))
 }
 
 /// Returns the fields of a struct, as `NumPy` reads its format. A format does not tell where all padding is: `NumPy` asks the class.

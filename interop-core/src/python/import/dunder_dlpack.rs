@@ -29,7 +29,7 @@ use crate::python::capsule::share_record;
 use crate::python::convert::device;
 use crate::python::errors::{Failure, origin, set_first_cause, with_origin};
 use crate::python::import::package::{CurrentStream, Package};
-use crate::python::import::type_cache::{ExpectedDevice, ImportRequest, ProtocolResult};
+use crate::python::import::type_cache::{DlpackClass, ExpectedDevice, ImportRequest};
 use crate::python::interpreter::{
     attribute, call_with_keywords, capsule_pointer, free_detached, is_attached, is_ordinary,
     release_deferred_refs, report_exception, with_saved_exception,
@@ -37,8 +37,14 @@ use crate::python::interpreter::{
 
 /// `__dlpack__`, with the consumer's stream if the memory has streams. The device is the expected one, or
 /// that of `__dlpack_device__`.
-pub(crate) fn from_dlpack(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
-    let ImportRequest { object, class, .. } = request;
+///
+/// Returns `None` if the object has no such method.
+pub(crate) fn from_method(
+    request: &ImportRequest<'_, '_>,
+    class: &DlpackClass,
+    slot: &mut ImportSlot,
+) -> Result<Option<Filled>, Failure> {
+    let object = request.object;
     if let ExpectedDevice::Device(expected) = class.expected_device.get() {
         match from_device(request, slot, expected, |expected, found| expected == found) {
             Ok(Arrival::Here(filled)) => return Ok(Some(filled)),
@@ -52,17 +58,21 @@ pub(crate) fn from_dlpack(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot
         }
         slot.clear();
     }
-    if !class.has_dlpack && (class.lacks_attributes || !has_method(object)?) {
+    if !class.has_method && !has_method(object)? {
         return Ok(None);
     }
-    match from_stated_device(request, slot) {
-        Err(Failure::Raised(error)) if class.has_dlpack && lacks_method(object, &error)? => Ok(None),
+    match from_stated_device(request, class, slot) {
+        Err(Failure::Raised(error)) if class.has_method && lacks_method(object, &error)? => Ok(None),
         outcome => outcome.map(Some),
     }
 }
 
 /// Imports an array of a class whose device is not predicted: calls `__dlpack_device__` first.
-fn from_stated_device(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> Result<Filled, Failure> {
+fn from_stated_device(
+    request: &ImportRequest<'_, '_>,
+    class: &DlpackClass,
+    slot: &mut ImportSlot,
+) -> Result<Filled, Failure> {
     let object = request.object;
     let stated = object.call_method0(intern!(object.py(), "__dlpack_device__"))?;
     let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.with_origin(object))?;
@@ -76,11 +86,11 @@ fn from_stated_device(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) ->
         }
     };
     let found = slot.import(&filled).info().device();
-    if let ExpectedDevice::New = request.class.expected_device.get() {
+    if let ExpectedDevice::New = class.expected_device.get() {
         // Libraries describe the other kinds of memory in different ways.
         let is_plain = matches!(found.device_type, DeviceType::CPU | DeviceType::CUDA);
         let expected = if is_plain { ExpectedDevice::Device(found) } else { ExpectedDevice::None };
-        request.class.expected_device.set(expected);
+        class.expected_device.set(expected);
     }
     Ok(filled)
 }

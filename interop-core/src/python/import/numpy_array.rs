@@ -18,10 +18,9 @@ use crate::array::dims::{MAX_NDIM, with_lists};
 use crate::array::dtype::DType;
 use crate::array::mutability::Mutability;
 use crate::array::validate::{RawDescriptor, Strides};
-use crate::error::Error;
 use crate::memory::import::{Filled, ImportSlot, Protocol};
 use crate::order::memory_check::Verification;
-use crate::python::errors::Failure;
+use crate::python::errors::Unread;
 use crate::python::export::numpy::{Api, WRITABLE};
 use crate::python::interpreter::{attribute, ignore_exception, owner_of};
 
@@ -144,31 +143,28 @@ impl NumPyClass {
 
     /// Fills a slot with an array of this class.
     ///
-    /// Returns `None` for an array that only `NumPy`'s own `__dlpack__` can describe or refuse: another object's method, the memory
-    /// of a capsule, elements that are no numbers or not in this machine's byte order, and strides that are no whole elements.
+    /// [`Unread::Absent`] is for an array that only `NumPy`'s own `__dlpack__` can describe or refuse: another object's method, the
+    /// memory of a capsule, elements that are no numbers or not in this machine's byte order, and strides that are no whole elements.
     pub(crate) fn fill_slot(
         &self,
         object: &Bound<'_, PyAny>,
         verification: Verification,
         slot: &mut ImportSlot,
-    ) -> Result<Option<Filled>, Failure> {
+    ) -> Result<Filled, Unread> {
         if self.inherited.is_some() && !self.has_dlpack_of_numpy(object)? {
-            return Ok(None);
+            return Err(Unread::Absent);
         }
         let (dtype, array) = self.read(object)?;
         let memory = self.memory(&array);
         if memory == Memory::Capsule {
-            return Ok(None);
+            return Err(Unread::Absent);
         }
-        let Some(dtype) = dtype else { return Ok(None) };
+        let dtype = dtype.ok_or(Unread::Absent)?;
         let verification = if memory == Memory::Own { Verification::Skipped } else { verification };
         // From here to the end of the check no Python code runs, so that the lists stay where they are.
         // SAFETY: these are the fields of an array.
-        match slot.describe(verification, |info| unsafe { describe(&array, dtype, info) }) {
-            Ok(described) => Ok(Some(described.own(owner_of(object), Some(Protocol::NumPy)))),
-            Err(None) => Ok(None),
-            Err(Some(error)) => Err(error.into()),
-        }
+        let described = slot.describe(verification, |info| unsafe { describe(&array, dtype, info) })?;
+        Ok(described.own(owner_of(object), Some(Protocol::NumPy)))
     }
 
     /// # Safety
@@ -263,15 +259,15 @@ fn function_of(method: &Bound<'_, PyAny>) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// None if only `NumPy` can describe the array, because a stride is not one of whole elements.
+/// [`Unread::Absent`] if only `NumPy` can describe the array, because a stride is not one of whole elements.
 ///
 /// # Safety
 ///
 /// The fields are those of an array.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the description is written in place, see `ImportSlot`")]
-unsafe fn describe(array: &Fields, dtype: DType, to: &mut Description) -> Result<(), Option<Error>> {
-    let ndim = usize::try_from(array.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM).ok_or(None)?;
+unsafe fn describe(array: &Fields, dtype: DType, to: &mut Description) -> Result<(), Unread> {
+    let ndim = usize::try_from(array.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM).ok_or(Unread::Absent)?;
     // A power of two, because the elements are scalars.
     let size = (dtype.item_bits(true) / 8) as i64;
     // SAFETY: an array has an extent for each axis.
@@ -280,7 +276,7 @@ unsafe fn describe(array: &Fields, dtype: DType, to: &mut Description) -> Result
     let stride = |axis| unsafe { number(array.strides, axis) };
     with_lists!(ndim, extent, stride, |shape, mut strides| {
         if strides.iter().any(|stride| stride & (size - 1) != 0) {
-            return Err(None);
+            return Err(Unread::Absent);
         }
         for stride in &mut strides[..] {
             *stride >>= size.trailing_zeros();

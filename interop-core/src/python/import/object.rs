@@ -1,17 +1,17 @@
 //! Imports a Python object, as it is or as a derived struct: by the first protocol that it supports.
 //!
-//! All protocols have the same signature. One fills the slot of an import, reports that the object lacks it, or fails.
+//! A class has a list of protocols, in this order (`TypeInfo::readers`). Each fills the slot of an import, or returns why not:
+//! [`Unread::Absent`], [`Unread::Refused`] or [`Unread::Failed`].
 //!
-//! | protocol | reads | next one if |
-//! | --- | --- | --- |
-//! | `from_numpy` | the C struct: numbers, bools, and the types of `ml_dtypes` | the class or the object has a `__dlpack__` of its own, the memory is that of a capsule, the elements are none of these, or the struct is not that of a known ABI |
-//! | `from_exchange_table` | the C exchange table of the type; the array is on the stream that the table names | there is no table, or a subclass has a `__dlpack__` of its own |
-//! | `from_dlpack` | `__dlpack_device__`, then `__dlpack__` with the stream -1 if the library's own stream is known, otherwise with the stream of the import; again with fewer keywords if they are refused | there is no such method |
-//! | `from_cuda_array_interface` | `__cuda_array_interface__` | it is absent |
-//! | `from_buffer` | the buffer protocol, for host memory | there is none: `TypeError` |
+//! | protocol | reads | is absent if | refuses |
+//! | --- | --- | --- | --- |
+//! | `NumPy` | the C struct: numbers, bools, and the types of `ml_dtypes` | the class or the object has a `__dlpack__` of its own, the memory is that of a capsule, the elements are none of these, or the struct is not that of a known ABI | – |
+//! | `Dlpack` | the tensor of the C exchange table, which names the stream; if there is no table, or a subclass has a `__dlpack__` of its own, that method | there is neither | what a method in C refuses, as `NumPy` refuses structs; tensors of `CuPy` that are not valid |
+//! | `Interface` | `__cuda_array_interface__` | there is none | – |
+//! | `Buffer` | the buffer protocol, for host memory | there is none | – |
 //!
-//! If the `__dlpack__` of a class in C refuses an array, as `NumPy` refuses structs, the buffer protocol follows. If that fails too,
-//! its error has the refusal as its cause.
+//! `__dlpack__` is called with the stream -1 if the library's own stream is known, otherwise with that of the import, and again with
+//! fewer keywords if they are refused.
 #![expect(unsafe_code, reason = "relies on what an object states about its memory")]
 
 use std::sync::Arc;
@@ -26,20 +26,22 @@ use crate::derive::from_array::{FromArray, assemble_named};
 use crate::derive::kept::Kept;
 use crate::driver::stream::Stream;
 use crate::driver::stream::is_stream_of;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::memory::extraction::Extraction;
 use crate::memory::import::{Filled, Import, ImportSlot, Protocol};
 use crate::order::memory_check::Verification;
 use crate::order::placement::Change;
 use crate::order::release::hold::NamedConsumer;
 use crate::order::wait::order_streams;
-use crate::python::errors::{Failure, explain_missing, in_words, not_an_array, with_origin};
+use crate::python::errors::{
+    Failure, Unread, explain_missing, in_words, not_an_array, set_first_cause, with_origin,
+};
 use crate::python::import::buffer::from_buffer;
 use crate::python::import::caveats::date_error;
-use crate::python::import::dunder_dlpack::{from_dlpack, receive};
+use crate::python::import::dunder_dlpack::{from_method, receive};
 use crate::python::import::exchange_table::{ExchangeTable, WorkStream};
 use crate::python::import::package::{CurrentStream, Package};
-use crate::python::import::type_cache::{ImportRequest, ProtocolResult, type_info};
+use crate::python::import::type_cache::{DlpackClass, ImportRequest, Reader, type_info};
 use crate::python::interface_dict::{interface_in, trust_interface};
 use crate::python::interpreter::{
     NestedCall, PyRef, attribute, free_detached, is_ordinary, release_deferred_refs, take_detached,
@@ -51,11 +53,11 @@ use crate::python::interpreter::{
 /// versions, and the types of `ml_dtypes`, such as `bfloat16`. If the class or the object has a `__dlpack__` of its own, that
 /// one is called.
 ///
-/// `__dlpack__` is preferred to `__cuda_array_interface__`. If the tensor's strides are not valid, the interface dict
-/// is used: `CuPy` loses the sign of negative strides in DLPack, but not in its dict.
+/// `__dlpack__` is preferred to `__cuda_array_interface__`. If a tensor of `CuPy` is not valid, its interface dict is
+/// used: `CuPy` loses the sign of negative strides in DLPack, but not in its dict.
 ///
 /// Host memory without `__dlpack__` is imported by the buffer protocol: `bytearray`, `memoryview`, `array.array`, `ctypes`.
-/// So is an array that a `__dlpack__` in C refuses, such as a structured array of `NumPy`. The buffer is released when the
+/// So is an array that a `__dlpack__` in C refuses, such as a structured array of `NumPy`, if it has no dict. The buffer is released when the
 /// import is dropped, so a `bytearray` cannot be resized meanwhile.
 ///
 /// The array is ready for work on `stream`. With `None`, it stays on the stream on which its library works, if the library
@@ -82,8 +84,8 @@ use crate::python::interpreter::{
 /// - `TypeError` for an object that supports none of these protocols, or returns a value of the wrong type.
 /// - `ArrayError` (a `BufferError` and a `ValueError`) for an array that cannot be used.
 ///
-/// Both messages name the class of the object. Exceptions of the producer are passed on unchanged. If a `__dlpack__` and
-/// the buffer protocol have failed, the first exception is the cause of the second (`__cause__`).
+/// Both messages name the class of the object. Exceptions of the producer are passed on unchanged. If a
+/// `__dlpack__` has refused the array, and the next protocol has failed too, one exception is the cause of the other.
 ///
 /// ```no_run
 /// use interop_core::python::{extract_stream, import};
@@ -241,20 +243,27 @@ impl<'a, 'py, A: FromArray> FromPyObject<'a, 'py> for Kept<A> {
     }
 }
 
-/// Fills a slot by the first protocol that the object supports.
+/// Fills a slot by the first protocol that the object supports and that expresses the array.
 fn fill_slot(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> Result<Filled, Failure> {
     let _consumer = request.stream.map(NamedConsumer::new);
-    let mut outcome = Ok(None);
-    for protocol in PROTOCOLS {
-        outcome = protocol(request, slot);
-        if !matches!(outcome, Ok(None)) {
-            break;
+    let mut refusal = None;
+    let mut readers = request.class.readers.iter();
+    let filled = loop {
+        let outcome = match readers.next() {
+            Some(Reader::NumPy(class)) => class.fill_slot(request.object, request.verification, slot),
+            Some(Reader::Dlpack(class)) => from_dlpack(request, class, slot),
+            Some(Reader::Interface) => from_cuda_array_interface(request, slot),
+            Some(Reader::Buffer) => from_buffer(request, slot),
+            None => return Err(unread(request.object, refusal, None)),
+        };
+        match outcome {
+            Ok(filled) => break filled,
+            Err(Unread::Absent) => {}
+            Err(Unread::Refused(reason)) => refusal = Some(reason),
+            Err(Unread::Failed(failure)) => {
+                return Err(unread(request.object, refusal, Some(failure)));
+            }
         }
-    }
-    let filled = match outcome {
-        Ok(Some(filled)) => filled,
-        Ok(None) => return Err(not_an_array(request.object).into()),
-        Err(failure) => recover(request, failure, slot)?,
     };
     let import = slot.import(&filled);
     // Arrays of JAX are immutable.
@@ -270,81 +279,77 @@ fn fill_slot(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> Result<F
     Ok(filled)
 }
 
-/// After a failure, imports by another protocol if the object supports one that can express the array: by the
-/// interface dict if negative strides were the reason, which `CuPy` writes correctly there, and by the buffer protocol
-/// if `__dlpack__` refused the array.
-///
-/// Otherwise the failure is returned. An error of the other protocol is its cause, or has it as the cause.
+/// Returns why no protocol has read an object: after a refusal, another protocol may have failed too.
 #[cold]
-fn recover(
-    request: &ImportRequest<'_, '_>,
-    failure: Failure,
-    slot: &mut ImportSlot,
-) -> Result<Filled, Failure> {
-    let py = request.object.py();
-    match failure {
-        // These classes mean that the protocol cannot express the array.
-        Failure::Raised(refusal)
-            if request.class.is_dlpack_native
-                && (refusal.is_instance_of::<PyBufferError>(py)
-                    || refusal.is_instance_of::<PyTypeError>(py)) =>
-        {
-            Ok(recover_by_buffer(request, *refusal, slot)?)
-        }
-        // `CuPy` divides negative strides as unsigned numbers.
-        Failure::Invalid(error) if error.kind() == ErrorKind::Overflow && error.location() == "strides" => {
-            let refusal = PyErr::from(with_origin(request.object, error));
-            let outcome = from_cuda_array_interface(request, slot);
-            match outcome.map_err(|failure| failure.with_origin(request.object)) {
-                Ok(Some(filled)) => return Ok(filled),
-                Ok(None) => {}
-                Err(why) if is_ordinary(py, &why) => refusal.set_cause(py, Some(why)),
-                Err(interrupt) => return Err(interrupt.into()),
+fn unread(object: &Bound<'_, PyAny>, refusal: Option<PyErr>, failure: Option<Failure>) -> Failure {
+    let py = object.py();
+    let Some(refusal) = refusal else {
+        return match failure {
+            None => not_an_array(object).into(),
+            Some(Failure::Invalid(error)) => with_origin(object, error).into(),
+            Some(Failure::Raised(raised)) => explain_missing(object, *raised).into(),
+        };
+    };
+    let reason = match failure {
+        Some(Failure::Raised(interrupt)) if !is_ordinary(py, &interrupt) => return (*interrupt).into(),
+        Some(Failure::Invalid(error)) => Some(with_origin(object, error)),
+        other => {
+            if let Some(Failure::Raised(why)) = other {
+                set_first_cause(py, &refusal, *why);
             }
-            Err(refusal.into())
+            date_error(object)
         }
-        Failure::Invalid(error) => Err(with_origin(request.object, error).into()),
-        Failure::Raised(raised) => Err(explain_missing(request.object, *raised).into()),
+    };
+    match reason {
+        Some(error) => explain(py, refusal, error).into(),
+        None => refusal.into(),
     }
 }
 
-/// Imports by the buffer protocol an array that `__dlpack__` refused, such as structs.
-fn recover_by_buffer(
+/// The tensor of the class's exchange table, or that of `__dlpack__`.
+fn from_dlpack(
     request: &ImportRequest<'_, '_>,
-    refusal: PyErr,
+    class: &DlpackClass,
     slot: &mut ImportSlot,
-) -> PyResult<Filled> {
-    let py = request.object.py();
-    match from_buffer(request, slot) {
-        Ok(Some(filled)) => Ok(filled),
-        Err(Failure::Invalid(error)) => Err(explain(py, refusal, with_origin(request.object, error))),
-        Err(Failure::Raised(interrupt)) if !is_ordinary(py, &interrupt) => Err(*interrupt),
-        _ => Err(match date_error(request.object) {
-            Some(error) => explain(py, refusal, error),
-            None => refusal,
-        }),
+) -> Result<Filled, Unread> {
+    let (object, library) = (request.object, request.class.library);
+    let mut outcome = match library.exchange {
+        Some(table) => from_exchange_table(request, class, table, slot),
+        None => Ok(None),
+    };
+    if let Ok(None) = outcome {
+        outcome = from_method(request, class, slot);
     }
-}
-
-/// The protocols of an import, in their order.
-///
-/// The buffer protocol is for objects in host memory without `__dlpack__`, and for arrays that `__dlpack__` refuses.
-const PROTOCOLS: [fn(&ImportRequest<'_, '_>, &mut ImportSlot) -> ProtocolResult; 5] =
-    [from_numpy, from_exchange_table, from_dlpack, from_cuda_array_interface, from_buffer];
-
-/// The C struct of an array of `NumPy`.
-fn from_numpy(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
-    let Some(class) = &request.class.numpy else { return Ok(None) };
-    class.fill_slot(request.object, request.verification, slot)
+    match outcome {
+        Ok(filled) => filled.ok_or(Unread::Absent),
+        // These classes of exceptions mean that the protocol cannot express the array.
+        Err(Failure::Raised(refusal))
+            if class.is_native
+                && (refusal.is_instance_of::<PyBufferError>(object.py())
+                    || refusal.is_instance_of::<PyTypeError>(object.py())) =>
+        {
+            Err(Unread::Refused(*refusal))
+        }
+        Err(Failure::Invalid(error)) if library.package.misstates_tensors() => {
+            Err(Unread::Refused(with_origin(object, error).into()))
+        }
+        Err(failure) => Err(failure.into()),
+    }
 }
 
 /// An owned tensor from the exchange table of the object's type.
-fn from_exchange_table(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
-    let Some(table) = request.class.library.exchange else { return Ok(None) };
+///
+/// Returns `None` if it has none, or not for this array.
+fn from_exchange_table(
+    request: &ImportRequest<'_, '_>,
+    class: &DlpackClass,
+    table: ExchangeTable,
+    slot: &mut ImportSlot,
+) -> Result<Option<Filled>, Failure> {
     let tensor = match table.tensor_from(request.object) {
         // A refusal of the C++ code behind the table has a C++ backtrace. That of the method has the reason alone.
         Err(refusal) if is_ordinary(request.object.py(), &refusal) => {
-            return match from_dlpack(request, slot)? {
+            return match from_method(request, class, slot)? {
                 None => Err(refusal.into()),
                 filled => Ok(filled),
             };
@@ -408,13 +413,13 @@ fn order_with_table(
 
 /// The interface dict. The driver determines the device, and the consumer's stream waits for the
 /// producer's, unless it is that one.
-fn from_cuda_array_interface(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> ProtocolResult {
+fn from_cuda_array_interface(
+    request: &ImportRequest<'_, '_>,
+    slot: &mut ImportSlot,
+) -> Result<Filled, Unread> {
     let object = request.object;
-    if request.class.lacks_attributes {
-        return Ok(None);
-    }
     let name = intern!(object.py(), "__cuda_array_interface__");
-    let Some(interface) = attribute(object, name)? else { return Ok(None) };
+    let interface = attribute(object, name)?.ok_or(Unread::Absent)?;
     // Both are kept: a property may create an array that only the returned dict keeps alive.
     let owner = [object, &interface].map(|held| PyRef::new(held.clone().unbind()));
     let interface = interface_in(&interface).map_err(|failure| failure.with_origin(object))?;
@@ -428,23 +433,20 @@ fn from_cuda_array_interface(request: &ImportRequest<'_, '_>, slot: &mut ImportS
     let consumer = own.or(request.stream).unwrap_or(StreamHandle::LegacyDefault);
     free_detached();
     // SAFETY: the object states that its memory lives as long as it does, and that its stream is alive now.
-    let import = unsafe { Import::from_cai_for_stream(&interface, consumer, owner) };
-    // Not `Failure::Invalid`: there is no other protocol to fall back to.
-    let named = |error| PyErr::from(with_origin(object, error));
-    let mut import = import.map_err(named)?;
+    let mut import = unsafe { Import::from_cai_for_stream(&interface, consumer, owner) }?;
     import.leave_to_its_owner();
     match own {
-        Some(handle) if is_stream_of(handle, import.context()).map_err(named)? => {
+        Some(handle) if is_stream_of(handle, import.context())? => {
             CurrentStream { handle, owner: None }.put(&mut import);
         }
         // The stream belongs to another device.
         Some(handle) => {
             let stream = Stream::new(handle, import.context(), import.info().device());
-            stream.map_or(Ok(()), |stream| import.move_to_default_stream(stream)).map_err(named)?;
+            stream.map_or(Ok(()), |stream| import.move_to_default_stream(stream))?;
         }
         None => request.note_hidden_streams(&mut import),
     }
-    Ok(Some(slot.put(import)))
+    Ok(slot.put(import))
 }
 
 /// An exception with the reason from this crate. Code that catches the class of `refusal` catches it, and `ArrayError` is

@@ -92,6 +92,11 @@ impl Package {
         }
     }
 
+    /// Whether a tensor that is not valid may be right in the interface dict: `CuPy` divides negative strides as unsigned numbers.
+    pub(crate) fn misstates_tensors(self) -> bool {
+        self == Self::CuPy
+    }
+
     /// Whether the library works on the stream that its exchange table returns. A table that always returns the legacy
     /// default stream, as those of this crate's classes do, only says that the array is ready there.
     pub(crate) fn works_on(self, stream: StreamHandle) -> bool {

@@ -16,13 +16,13 @@ use crate::cuda;
 use crate::driver::reach::contain_panic;
 use crate::driver::stream::is_capturing;
 use crate::error::Origin;
-use crate::memory::import::{Filled, Import};
+use crate::memory::import::Import;
 use crate::order::memory_check::Verification;
 use crate::order::placement::Change;
 use crate::order::release::hold::set_capture_hook;
 use crate::process::fork::PerProcess;
 use crate::python::capsule::share_record;
-use crate::python::errors::{Failure, origin_of};
+use crate::python::errors::origin_of;
 use crate::python::import::caveats::{Autograd, Caveat};
 use crate::python::import::exchange_table::{ExchangeTable, WorkStream};
 use crate::python::import::numpy_array::NumPyClass;
@@ -42,17 +42,8 @@ pub(crate) struct TypeInfo {
     pub(crate) library: Library,
     /// Its name and library, for errors.
     pub(crate) origin: Arc<Origin>,
-    /// Whether the type has a `__dlpack__`. Otherwise each object must be checked.
-    pub(crate) has_dlpack: bool,
-    /// Whether that method is defined in C, by the class that also defines how its memory is lent as a buffer. A Python
-    /// subclass that overrides the method does not intend the inherited buffer.
-    pub(crate) is_dlpack_native: bool,
-    /// The device on which its arrays are expected.
-    pub(crate) expected_device: Cell<ExpectedDevice>,
-    /// Whether no object of the type has an attribute of a protocol, as `bytearray`. It may have a buffer.
-    pub(crate) lacks_attributes: bool,
-    /// What is needed to read its objects, if they are arrays of `NumPy`.
-    pub(crate) numpy: Option<NumPyClass>,
+    /// The protocols by which its objects are read, in their order.
+    pub(crate) readers: Vec<Reader>,
     /// What the memory of its objects may not tell.
     pub(crate) caveat: Option<Caveat>,
     /// What tells of writes to its objects, which are tensors of `PyTorch`.
@@ -85,8 +76,24 @@ pub(crate) struct ImportRequest<'a, 'py> {
     pub(crate) verification: Verification,
 }
 
-/// What a protocol makes of a slot: `None` if the object does not support it, or not for this array.
-pub(crate) type ProtocolResult = Result<Option<Filled>, Failure>;
+/// A protocol that objects of a class may support, with what it knows of the class.
+pub(crate) enum Reader {
+    NumPy(NumPyClass),
+    Dlpack(DlpackClass),
+    Interface,
+    Buffer,
+}
+
+/// What is known of the `__dlpack__` of a class.
+pub(crate) struct DlpackClass {
+    /// Whether the class has the method. Otherwise each object must be checked.
+    pub(crate) has_method: bool,
+    /// Whether the method is defined in C, by the class that also defines how its memory is lent as a buffer. A Python
+    /// subclass that overrides the method does not intend the inherited buffer.
+    pub(crate) is_native: bool,
+    /// The device on which the arrays are expected.
+    pub(crate) expected_device: Cell<ExpectedDevice>,
+}
 
 impl ImportRequest<'_, '_> {
     /// States that the library of an import works on streams that it does not name, unless the caller has named one. JAX
@@ -198,22 +205,31 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let library = Library { exchange: ExchangeTable::from_class(class)?, package };
     watch(library);
     let method = ignore_exception(py, class.getattr(dlpack))?;
-    let expected_device = match package {
-        _ if host_only => ExpectedDevice::Device(Device::CPU),
-        // Here `__dlpack_device__` and the capsule always state the same device. A call of `__dlpack_device__` costs as much
-        // as the capsule, and more in JAX.
-        Package::Jax | Package::CuPy => ExpectedDevice::New,
-        _ => ExpectedDevice::None,
-    };
-    let is_dlpack_native = method.as_ref().is_some_and(|method| is_method_of(method, class));
+    let mut readers = Vec::new();
+    if let Some(method) = method.as_ref().filter(|_| package == Package::NumPy) {
+        readers.extend(ignore_exception(py, NumPyClass::new(class, method))?.flatten().map(Reader::NumPy));
+    }
+    // Objects of other classes, such as `bytearray`, may have attributes that their class lacks.
     let is_fixed = has_fixed_attributes(class);
-    let lacks_attributes = is_fixed && !has(dlpack)? && !has(cuda)?;
-    let numpy = match &method {
-        Some(method) if package == Package::NumPy => {
-            ignore_exception(py, NumPyClass::new(class, method))?.flatten()
-        }
-        _ => None,
-    };
+    if !is_fixed || library.exchange.is_some() || has(dlpack)? {
+        let expected_device = match package {
+            _ if host_only => ExpectedDevice::Device(Device::CPU),
+            // Here `__dlpack_device__` and the capsule always state the same device. A call of `__dlpack_device__` costs as
+            // much as the capsule, and more in JAX.
+            Package::Jax | Package::CuPy => ExpectedDevice::New,
+            _ => ExpectedDevice::None,
+        };
+        readers.push(Reader::Dlpack(DlpackClass {
+            // A property may exist for some objects only.
+            has_method: method.as_ref().is_some_and(PyAnyMethods::is_callable),
+            is_native: method.is_some_and(|method| is_method_of(&method, class)),
+            expected_device: Cell::new(expected_device),
+        }));
+    }
+    if !is_fixed || has(cuda)? {
+        readers.push(Reader::Interface);
+    }
+    readers.push(Reader::Buffer);
     let caveat = Caveat::from_class(class)?;
     let autograd = if package == Package::PyTorch { Some(Autograd::new(py)?) } else { None };
     let address = class.as_ptr().addr();
@@ -226,12 +242,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         class,
         library,
         origin: Arc::new(origin_of(object)),
-        // A property may exist for some objects only.
-        has_dlpack: method.is_some_and(|method| method.is_callable()),
-        is_dlpack_native,
-        expected_device: Cell::new(expected_device),
-        lacks_attributes,
-        numpy,
+        readers,
         caveat,
         autograd,
         importer: OnceCell::new(),

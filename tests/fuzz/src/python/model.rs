@@ -3,10 +3,7 @@
 use interop_core::StreamHandle;
 
 use super::import::{Answer, Program};
-use super::outcome::{
-    CAUSED, DICT_MAY_CAUSE, Expected, Kinds, MISSING, OWN_ATTRIBUTE, OWN_INTERRUPT, OWN_KEYWORD, REFUSED,
-    TYPE,
-};
+use super::outcome::{CAUSED, Expected, MISSING, OWN_ATTRIBUTE, OWN_INTERRUPT, OWN_KEYWORD, REFUSED, TYPE};
 use super::tables::{Conduct, OFFERS, REFUSAL};
 use crate::tensor::legal;
 
@@ -204,18 +201,8 @@ impl<'a> Model<'a> {
             Given::OtherName => Err(REFUSED),
             Given::Tensor => {
                 self.taken = true;
-                legal(&self.program.claims).map(drop).ok_or_else(|| self.refusal())
+                legal(&self.program.claims).map(drop).ok_or(REFUSED)
             }
-        }
-    }
-
-    /// Returns the errors for an illegal tensor. If its strides are the reason, the dict is tried, but none of these
-    /// has the required keys.
-    fn refusal(&self) -> Kinds {
-        match &self.program.interface {
-            None => REFUSED,
-            Some(Err(own)) if 1 << own == OWN_INTERRUPT => REFUSED | OWN_INTERRUPT,
-            Some(_) => REFUSED | DICT_MAY_CAUSE,
         }
     }
 }

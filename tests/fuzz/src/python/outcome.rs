@@ -26,8 +26,6 @@ pub(super) const MISSING: Kinds = 1 << 8;
 pub(super) const CAUSED: Kinds = 1 << 15;
 /// Not a kind: the error may concern an object with `__index__`. Its cause is then the error that Python raised for it.
 pub(super) const MAY_BE_CAUSED: Kinds = 1 << 14;
-/// Not a kind: the error may concern the strides of a tensor. Its cause is then the error of the object's dict.
-pub(super) const DICT_MAY_CAUSE: Kinds = 1 << 13;
 
 /// Returns the kind of an error. Every error must have a text.
 ///
@@ -67,8 +65,7 @@ pub(super) fn judge<T, E>(
             let kind = kind(world, &error);
             assert!(kind & kinds != 0, "{error} is none of the kinds {kinds:#b}: {told:?}");
             let caused = error.cause(world.py()).is_some();
-            let reasons = [(TYPE, MAY_BE_CAUSED), (REFUSED, DICT_MAY_CAUSE)];
-            let may_be = reasons.iter().any(|(of, cause)| kind == *of && kinds & cause != 0);
+            let may_be = kind == TYPE && kinds & MAY_BE_CAUSED != 0;
             assert!(may_be || caused == (kinds & CAUSED != 0), "the cause of {error}: {told:?}");
             None
         }
