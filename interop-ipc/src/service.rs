@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 
 use crate::message::{MAX_BYTES, Nonce, decode, encode};
 use crate::office::{Held, Memory, Offer, Office, ROUND};
@@ -16,6 +17,9 @@ use crate::visit::Connection;
 
 /// How long connections are not accepted after the descriptors were used up.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a process may run after its connection has ended: as long as its files are closed, one by one, and for ever if it runs another
+/// program or has broken the protocol. Its end is not seen if it is in a container that hides its number.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// A visitor's request that no visitor of this crate makes, or a connection that has ended.
 struct End;
@@ -30,31 +34,38 @@ struct Visitor {
     free: Vec<u32>,
     /// What was given back before the visitor's work on it was done.
     closing: Vec<(Turn, Held)>,
-    has_left: bool,
+    /// Since when the connection has ended.
+    hung_up: Option<Instant>,
 }
 
 /// Answers until the process ends.
 pub(crate) fn run(office: &Office) {
     let (mut listeners, mut visitors) = (Vec::new(), Vec::<Visitor>::new());
+    let mut leaving = Vec::<Visitor>::new();
     // Descriptors were used up: until then no connection is accepted, because a poll for them would return at once.
     let mut pause: Option<Instant> = None;
     loop {
         listeners.append(&mut office.state().new_listeners);
         let (producers, idle) = running_producers(office);
         visitors.iter_mut().for_each(Visitor::end_closing);
+        leaving.retain_mut(|visitor| !visitor.has_left());
         let is_closing = visitors.iter().any(|visitor| !visitor.closing.is_empty());
-        let round = is_closing.then(|| Instant::now() + ROUND);
+        let round = (is_closing || !leaving.is_empty()).then(|| Instant::now() + ROUND);
         pause = pause.filter(|end| *end > Instant::now());
         let until = [pause, end_offers(office), idle, round].into_iter().flatten().min();
         let ready = wait(office, &listeners, &visitors, &producers, pause.is_some(), until);
-        drain(&office.wake);
+        // It does not block, and an empty counter is no mistake.
+        let _ = rustix::io::read(&office.wake, &mut [0; 8]);
         for index in ready.visitors {
             let visitor: &mut Visitor = &mut visitors[index];
             if visitor.peer.has_ended() || visitor.answer(office).is_err() {
-                visitor.leave();
+                visitor.hang_up();
             }
         }
-        visitors.retain(|visitor| !visitor.has_left);
+        let (hung_up, connected): (Vec<_>, Vec<_>) =
+            visitors.into_iter().partition(|visitor| visitor.hung_up.is_some());
+        visitors = connected;
+        leaving.extend(hung_up);
         for index in ready.listeners {
             if accept_all(&listeners[index], &mut visitors).is_err() {
                 pause = Some(Instant::now() + PAUSE);
@@ -117,17 +128,10 @@ fn wait(
     polled.extend(listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
     for Visitor { peer, .. } in visitors {
         polled.push(PollFd::new(&peer.socket, PollFlags::IN));
-        // A visitor in a container has the socket twice.
-        polled.push(PollFd::new(peer.process.as_ref().unwrap_or(&peer.socket), PollFlags::IN));
+        polled.push(peer.end());
     }
-    for peer in producers.iter().map(|producer| &producer.peer) {
-        // Its answers are for those who have asked.
-        let (process, awaited) = match &peer.process {
-            Some(process) => (process, PollFlags::IN),
-            None => (&peer.socket, PollFlags::RDHUP),
-        };
-        polled.push(PollFd::new(process, awaited));
-    }
+    // Its answers are for those who have asked.
+    polled.extend(producers.iter().map(|producer| producer.peer.end()));
     // Not a little too early.
     let left = until.map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_micros(10));
     let timeout = left.and_then(|left| Timespec::try_from(left).ok());
@@ -148,11 +152,6 @@ fn wait(
     }
 }
 
-fn drain(wake: &OwnedFd) {
-    // It does not block, and an empty counter is no mistake.
-    let _ = rustix::io::read(wake, &mut [0; 8]);
-}
-
 /// Accepts the connections that wait. Fails if descriptors or memory are used up.
 fn accept_all(listener: &OwnedFd, visitors: &mut Vec<Visitor>) -> Result<(), Errno> {
     loop {
@@ -170,7 +169,7 @@ impl Visitor {
     fn new(peer: Peer) -> Option<Self> {
         let (page, page_file) = Page::new().ok()?;
         let (slots, free, closing) = (Vec::new(), Vec::new(), Vec::new());
-        Some(Self { peer, page: Arc::new(page), page_file, slots, free, closing, has_left: false })
+        Some(Self { peer, page: Arc::new(page), page_file, slots, free, closing, hung_up: None })
     }
 
     /// Receives one request, and answers it.
@@ -278,15 +277,28 @@ impl Visitor {
         }
     }
 
-    /// Gives back all that the visitor has open.
-    fn leave(&mut self) {
+    /// Ends the connection.
+    fn hang_up(&mut self) {
+        // It fails if the visitor has ended it.
+        let _ = rustix::net::shutdown(&self.peer.socket, Shutdown::Both);
+        self.hung_up = Some(Instant::now());
+    }
+
+    /// Whether the process has ended, or has nothing open. Then all is given back. Before that, its GPU may go on: the system may close its
+    /// socket before it closes the files of the GPU.
+    fn has_left(&mut self) -> bool {
+        let is_late = self.hung_up.is_some_and(|since| since.elapsed() >= LEAVING);
+        let has_open = !self.closing.is_empty() || self.slots.iter().any(|(_, held)| held.is_some());
+        if has_open && !is_late && !self.peer.process_has_ended() {
+            return false;
+        }
         // Its work has ended with it, and streams may wait for the numbers.
         for (slot, (number, _)) in (0..).zip(&self.slots) {
             Turn { page: self.page.clone(), slot, number: *number }.set_done();
         }
         self.closing.clear();
         self.slots.clear();
-        self.has_left = true;
+        true
     }
 }
 

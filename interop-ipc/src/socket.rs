@@ -170,27 +170,38 @@ impl Peer {
         Ok(Self { socket, process: process.transpose()?, number: peer.pid })
     }
 
+    /// What can be read at the end of the process, or of the connection, if its number is hidden.
+    pub(crate) fn end(&self) -> PollFd<'_> {
+        match &self.process {
+            Some(process) => PollFd::new(process, PollFlags::IN),
+            None => PollFd::new(&self.socket, PollFlags::RDHUP),
+        }
+    }
+
     /// Whether the process has ended, or the connection.
     pub(crate) fn has_ended(&self) -> bool {
         self.ends_within(Duration::ZERO)
     }
 
+    /// Whether the process has ended, as far as this one can see it.
+    pub(crate) fn process_has_ended(&self) -> bool {
+        let mut polled = self.process.as_ref().map(|process| PollFd::new(process, PollFlags::IN));
+        matches!(poll(polled.as_mut_slice(), Some(&Timespec::default())), Ok(1..))
+    }
+
     /// As [`has_ended`](Self::has_ended), after a time at most.
     pub(crate) fn ends_within(&self, time: Duration) -> bool {
-        let process = self.process.as_ref().map(|process| (process, PollFlags::IN));
-        let (process, awaited) = process.unwrap_or((&self.socket, PollFlags::RDHUP));
-        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP), PollFd::new(process, awaited)];
+        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP), self.end()];
         matches!(poll(&mut polled, Timespec::try_from(time).ok().as_ref()), Ok(1..))
     }
 
-    /// Waits until a message can be received.
+    /// Waits until a message can be received, or sent.
     ///
     /// # Errors
     ///
     /// `Gone` if the process ends first, or does not answer in time.
-    pub(crate) fn wait(&self, time: Duration) -> Result<()> {
-        let process = self.process.as_ref().unwrap_or(&self.socket);
-        let mut polled = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(process, PollFlags::IN)];
+    pub(crate) fn wait(&self, flags: PollFlags, time: Duration) -> Result<()> {
+        let mut polled = [PollFd::new(&self.socket, flags), self.end()];
         let timeout = Timespec::try_from(time).ok();
         loop {
             match poll(&mut polled, timeout.as_ref()) {

@@ -13,12 +13,12 @@ use interop_core::__private::processes::{EndsInNumber, IpcHandle, SharedNumber, 
 use interop_core::cuda::Context;
 use interop_core::storage::Owner;
 use interop_core::{Device, Error, ErrorKind, Import, Result, StreamHandle};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use crate::block::Mapping;
 use crate::device_block::{ImportedPool, OpenedBlock, device_of};
-use crate::errors::{gone, malformed, system};
+use crate::errors::{gone, malformed};
 use crate::idle::{Blocks, Closing, Key, Opened};
 use crate::message::{MAX_BYTES, Message, decode, encode};
 use crate::office::{Office, lock, run_aside};
@@ -105,18 +105,9 @@ impl Connection {
             match self.peer.send(&request, &[]) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.wait_for_room()?,
+                Err(Errno::AGAIN) => self.peer.wait(PollFlags::OUT, PATIENCE)?,
                 Err(_) => return Err(gone("the producer's process has ended")),
             }
-        }
-    }
-
-    fn wait_for_room(&self) -> Result<()> {
-        let timeout = Timespec::try_from(PATIENCE).ok();
-        match poll(&mut [PollFd::new(&self.peer.socket, PollFlags::OUT)], timeout.as_ref()) {
-            Ok(0) => Err(gone(format_args!("the producer's process has received nothing for {PATIENCE:?}"))),
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(system("poll")(errno)),
         }
     }
 
@@ -125,7 +116,7 @@ impl Connection {
         self.send(&Request::Open { nonce: message.nonce, lacks })?;
         let mut bytes = [0; MAX_BYTES + 1];
         let (length, files) = loop {
-            self.peer.wait(PATIENCE)?;
+            self.peer.wait(PollFlags::IN, PATIENCE)?;
             match self.peer.receive(&mut bytes) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(_) | Ok((0, _)) => return Err(gone("the producer's process has ended")),

@@ -10,7 +10,7 @@ use interop_ipc::Parcel;
 use crate::driver::*;
 use crate::memory::{Count, Gate, LONG, OfPool, Pieces, Pinned, handle, share, soon};
 use crate::other::{Other, has_nothing, hex, unhex};
-use crate::rows::{BLOCK, BYTES, Block, OFFSET, SEEN, hold, left, set};
+use crate::rows::{BLOCK, BYTES, Block, OFFSET, SEEN, hold, left, set, told};
 
 /// How many processes wait for their turn, because each takes a while to start.
 const WAITING: usize = 4;
@@ -42,7 +42,7 @@ impl Survivor {
     fn kill_consumer(&mut self, mut other: Other, random: &mut Random) -> Result<(), String> {
         let mut parcels: Vec<Parcel<Import>> = Vec::new();
         for _ in 0..random.below(4) {
-            let parcel = self.offer(random);
+            let parcel = self.offer(parcels.len(), random);
             let answer = other.open(["open", "copy", "trip"][usize::from(random.below(3))], &parcel);
             if answer != "ok" {
                 return Err(answer);
@@ -54,7 +54,7 @@ impl Survivor {
         if is_late {
             self.gate.close(self.stream);
         }
-        let last = self.offer(random);
+        let last = self.offer(parcels.len(), random);
         let order = ["open", "copy", "trip", "late", "import"][usize::from(random.below(5))];
         other.begin(&format!("{order} {}", hex(last.bytes())));
         if random.below(2) == 0 {
@@ -78,8 +78,9 @@ impl Survivor {
         Ok(())
     }
 
-    fn offer(&self, random: &mut Random) -> Parcel<Import> {
-        let place = self.places[usize::from(random.below(3))];
+    /// Writes an array and offers it. Those of one consumer lie beside each other, because it may still read the one before.
+    fn offer(&self, index: usize, random: &mut Random) -> Parcel<Import> {
+        let place = self.places[usize::from(random.below(3))] + (index * BYTES) as u64;
         set(place, 1, BYTES, self.stream);
         share(place, BYTES, Some(self.stream), &self.count)
     }
@@ -146,8 +147,10 @@ pub(crate) fn at_random(seconds: u64, seed: u64) -> Result<String, String> {
         after = left_beside(&mut waiting);
         before.0.saturating_sub(after.0) <= 4 << 20 && after.1 <= before.1
     });
-    let grown = before.0.saturating_sub(after.0);
-    hold(is_back, format!("{text}, {grown} bytes, {} to {} descriptors", before.1, after.1))
+    let (grown, reports) = (before.0.saturating_sub(after.0), reports());
+    let text = format!("{text}, {grown} bytes, {} to {} descriptors", before.1, after.1);
+    // The work of a process ends before this one hears of its end.
+    hold(is_back && reports == 0, text + &told(reports))
 }
 
 /// What is left beside the processes that wait, which have started.

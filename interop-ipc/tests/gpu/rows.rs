@@ -46,7 +46,7 @@ pub(crate) const OTHERS: [Row; 26] = [
     ("host and GPU at once", |_| ways::host_and_gpu()),
     ("a copy of what cannot be shared", ways::copies),
     ("a copy of other layouts and memory", |_| ways::copies_of_others()),
-    ("random kills", |rounds| kills::at_random(rounds.div_ceil(100) as u64, 1)),
+    ("random kills", |rounds| kills::at_random(rounds.div_ceil(100).max(3) as u64, 1)),
     ("round trip, block known", |rounds| round_trip(rounds, true)),
     ("round trip, block new", |rounds| round_trip(rounds, false)),
     ("round trip, blocks that rest", rest::resting),

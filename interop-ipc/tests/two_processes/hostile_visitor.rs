@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use interop_core::ErrorKind;
 use interop_ipc::{ShareParcel, open};
@@ -77,6 +78,21 @@ fn guessed_numbers_open_nothing_and_use_nothing_up() {
     }
     drop(open(parcel.bytes()).expect("the one that was not guessed"));
     drop(parcel);
+    count.expect_dropped();
+}
+
+/// The system closes the files of a process that was killed one by one: its socket may be the first, while its GPU still works.
+#[test]
+fn a_connection_that_ends_before_its_process_gives_nothing_back_at_once() {
+    let count = Count::default();
+    let parcel = Arc::new(count.image()).share_parcel(1, LONG).expect("shared memory");
+    let socket = connect(parcel.bytes());
+    let nonce = &parcel.bytes()[NONCE..NONCE + 16];
+    assert_eq!(ask(&socket, &opening(nonce)), Some(0), "given");
+    drop(socket);
+    let refused = parcel.take_back(Duration::from_millis(300)).err().expect("this process still runs");
+    assert_eq!(refused.error.kind(), ErrorKind::AlreadyBorrowed);
+    refused.value.take_back(LONG).expect("a process that is never seen to end does not keep it for ever");
     count.expect_dropped();
 }
 
