@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write, stdin};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use interop_core::Import;
 use interop_ipc::{Parcel, leases, lend_import, open, open_on};
@@ -167,6 +167,20 @@ impl State {
                 self.kept = self.open.pop();
             }
             ["open", text] => self.open(text)?,
+            // How long it takes, in nanoseconds, and how long the bare call.
+            ["time", text] => {
+                let start = Instant::now();
+                self.open(text)?;
+                return Ok(start.elapsed().as_nanos().to_string());
+            }
+            ["time-bare", text] => {
+                let handle = MemoryHandle(unhex(text).try_into().expect("64 bytes"));
+                let start = Instant::now();
+                let opened = get(|out| cuIpcOpenMemHandle_v2(out, handle, 1));
+                let time = start.elapsed().as_nanos();
+                ok(cuIpcCloseMemHandle(opened));
+                return Ok(time.to_string());
+            }
             // On a stream of the library.
             ["import", text] => {
                 let import = open(&unhex(text)).map_err(|error| error.to_string())?;
@@ -311,7 +325,7 @@ pub(crate) fn follow_orders() {
 /// Whether a process has nothing of this one open, soon.
 pub(crate) fn has_nothing(process: i32) -> bool {
     let is_over = || leases().expect("an office").iter().all(|lease| lease.process != process);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     while !is_over() {
         if start.elapsed() > LONG {
             return false;

@@ -8,9 +8,9 @@ use interop_ipc::{Parcel, is_alive, lend_import};
 
 #[allow(clippy::wildcard_imports, reason = "the functions of the driver")]
 use crate::driver::*;
-use crate::memory::{Count, LONG, array, handle, soon};
-use crate::other::Other;
-use crate::rows::{BLOCK, BYTES, Block, OFFSET, SEEN, hold, set, told, value};
+use crate::memory::{Count, LONG, array, handle, share, soon};
+use crate::other::{Other, hex};
+use crate::rows::{BLOCK, BYTES, Block, OFFSET, SEEN, get_handle, hold, set, told, value};
 
 /// Offers an array once, that may rest.
 fn lend(address: u64, stream: usize, count: &Count) -> Result<Parcel<Import>, String> {
@@ -49,6 +49,35 @@ pub(crate) fn resting(rounds: usize) -> Result<String, String> {
     hold(
         is_met,
         format!("{wrong} wrong, {openings} opened, kept {is_kept}, median {half} us{}", told(reports)),
+    )
+}
+
+/// Opening an array of 2 GiB, beside the bare call, in turns.
+pub(crate) fn opening(rounds: usize) -> Result<String, String> {
+    let (stream, mut other, count) = (stream(), Other::start(), Count::default());
+    let bytes = if is_simulated() { BLOCK } else { 2 << 30 };
+    let block = Block::new(bytes);
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..=rounds.div_ceil(20) {
+        let time = |answer: String| answer.parse::<u64>().map_err(|_| answer);
+        bare.push(time(other.ask(&format!("time-bare {}", hex(&get_handle(block.0)))))?);
+        let parcel = share(block.0, bytes, Some(stream), &count);
+        ours.push(time(other.open("time", &parcel))?);
+        other.tell("drop");
+        // The mapping is closed by then.
+        parcel.take_back(LONG).map_err(|error| error.to_string())?;
+    }
+    let median = |times: &mut Vec<u64>| {
+        // The first one connects.
+        times.remove(0);
+        times.sort_unstable();
+        times[times.len() / 2] / 1000
+    };
+    let (ours, bare) = (median(&mut ours), median(&mut bare));
+    // Without a GPU, the time says nothing.
+    hold(
+        5 * ours <= 6 * bare || is_simulated(),
+        format!("median {ours} us, the bare call {bare}, limit 1.2 of it"),
     )
 }
 

@@ -33,7 +33,7 @@ pub(crate) const ORDER: [Row; 7] = [
     ("offset in a block", offsets),
 ];
 
-pub(crate) const OTHERS: [Row; 26] = [
+pub(crate) const OTHERS: [Row; 27] = [
     ("dora#978: a stacked tensor", known_faults::dora_978),
     ("Mooncake#1622: tensors of one block", known_faults::mooncake_1622),
     ("contexts that are not current", |_| contexts()),
@@ -50,6 +50,7 @@ pub(crate) const OTHERS: [Row; 26] = [
     ("round trip, block known", |rounds| round_trip(rounds, true)),
     ("round trip, block new", |rounds| round_trip(rounds, false)),
     ("round trip, blocks that rest", rest::resting),
+    ("opening 2 GiB", rest::opening),
     ("freed while it is open", rest::freed_while_open),
     ("closed while a stream waits", rest::closed_while_waiting),
     ("whether a producer runs", rest::alive),
