@@ -7,7 +7,8 @@ use core::mem::size_of;
 
 use crate::element::KernelElement;
 
-/// Folds over the axes. There is no loop over the first four: the compiler looks for the loop along a row before it unrolls loops inside of it.
+/// Folds over the axes. There is no loop over the first four: the compiler looks for the loop along a row before it unrolls loops inside of
+/// it.
 #[cfg(not(target_arch = "nvptx64"))]
 #[inline(always)]
 pub(crate) fn fold_axes<const N: usize, A>(start: A, step: impl Fn(A, usize) -> A) -> A {

@@ -83,23 +83,24 @@ impl<'t, const N: usize, M: Mapping<N>> Iterator for Own<'t, N, M> {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         #[cfg(not(target_arch = "nvptx64"))]
-        if self.loops.is_some() {
-            loop {
-                if let Some(along) = self.run.next() {
-                    return Some(self.index(along));
-                }
-                if !self.next_run() {
-                    return None;
-                }
+        loop {
+            if let Some(along) = self.run.next() {
+                return Some(self.index(along));
+            }
+            if !self.next_run() {
+                return None;
             }
         }
-        if self.next >= self.count {
-            return None;
+        #[cfg(target_arch = "nvptx64")]
+        {
+            if self.next >= self.count {
+                return None;
+            }
+            let unit = indices_of(self.next, self.units);
+            // Threads and elements have fewer than 2^64 numbers together, but not by much.
+            self.next = self.next.saturating_add(self.step);
+            Some(Index::new(M::first(unit), self.shape))
         }
-        let unit = indices_of(self.next, self.units);
-        // Threads and elements have fewer than 2^64 numbers together, but not by much.
-        self.next = self.next.saturating_add(self.step);
-        Some(Index::new(M::first(unit), self.shape))
     }
 
     /// Goes along rows. The function is called in one place, so that it is inlined there.

@@ -219,10 +219,11 @@ impl<'t, T: RowElement, const KEPT: usize> Row<'_, 't, T, KEPT> {
     /// Returns up to three numbers that a function of your own makes of the elements, in one pass: a softmax that needs no maximum first,
     /// or a variance without cancellation.
     ///
-    /// Each thread begins with `start`, and `step` adds an element to its numbers. `merge` combines the numbers of two threads. The order is
-    /// that of [`sum`](Self::sum), on the CPU as on a device, so `merge` may depend on it: its first argument is of the thread with the lower
-    /// number. Which elements a thread has depends on the number of threads, and on a device on the address of the array: of another `merge`
-    /// than an associative one, so does the result. A thread may have no elements, so `start` must change nothing: `merge(start, x)` and `merge(x, start)` are `x`.
+    /// Each thread begins with `start`, and `step` adds an element to its numbers. `merge` combines the numbers of two threads. The order
+    /// is that of [`sum`](Self::sum), on the CPU as on a device, so `merge` may depend on it: its first argument is of the thread with
+    /// the lower number. Which elements a thread has depends on the number of threads, and on a device on the address of the array: of
+    /// another `merge` than an associative one, so does the result. A thread may have no elements, so `start` must change nothing:
+    /// `merge(start, x)` and `merge(x, start)` are `x`.
     ///
     /// ```
     /// use interop_kernel::{LaunchSize, Rows, Team, View, ViewMut, kernel, math};

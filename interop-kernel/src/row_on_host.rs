@@ -12,6 +12,12 @@ use crate::row::{OwnRows, Row};
 use crate::row_source::{Line, Source, unrolled};
 use crate::team_threads::TeamThreads;
 
+/// How many bytes before their use elements are loaded into the cache: those of a page, at whose end the processor stops to do it by itself.
+const AHEAD: usize = 4096;
+
+/// The number of bytes that come into the cache together.
+const CACHE_LINE: usize = 64;
+
 impl<'r, 't, T, const KEPT: usize> OwnRows<'r, 't, T, KEPT> {
     /// The rows of a part: some neighbours, then those that the other parts leave. Whose row it is depends on its number alone: in two loops
     /// of one kernel, over arrays with different numbers of rows, it is that of the same part.
@@ -67,6 +73,10 @@ impl<T: RowElement, const KEPT: usize> Row<'_, '_, T, KEPT> {
         let mut first = head;
         while first < end {
             let count = sums.count.min((end - first) / T::UNIT);
+            let ahead = first + AHEAD / size_of::<T>();
+            (ahead..ahead + count * T::UNIT)
+                .step_by(CACHE_LINE / size_of::<T>())
+                .for_each(|column| S::prefetch(lines, column));
             for lane in 0..count {
                 let mut values = sums.get(lane);
                 unrolled!(number in 0..T::UNIT => values = add(values, first + lane * T::UNIT + number));

@@ -103,6 +103,20 @@ impl<T: RowElement> Line<T> {
         unsafe { self.place.wrapping_offset(column as isize * self.stride).write(T::from_f32(value)) };
     }
 
+    /// Loads an element into the cache, if its neighbours come with it. It may be beyond the row.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, column: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if self.stride == 1 {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint, which does nothing where no memory is.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.place.wrapping_add(column).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = column;
+    }
+
     /// Loads elements. `WIDE` says that they are a unit and aligned as one.
     ///
     /// # Safety
@@ -280,6 +294,11 @@ pub trait Source: Copy + sealed::Sealed {
     #[doc(hidden)]
     fn dense(lines: Self::Lines) -> Option<Self::Lines>;
 
+    /// Loads an element of each array into the cache. It may be beyond the row.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn prefetch(lines: Self::Lines, column: usize);
+
     /// Returns an element of each array.
     ///
     /// # Safety
@@ -397,6 +416,12 @@ impl<A: RowArray> Source for A {
 
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
+    fn prefetch(line: Line<A::Element>, column: usize) {
+        line.prefetch(column);
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
     unsafe fn item(line: Line<A::Element>, column: usize) -> f32 {
         // SAFETY: as the caller promises.
         unsafe { line.place.wrapping_offset(column as isize * line.stride).read() }.to_f32()
@@ -449,6 +474,12 @@ macro_rules! tuples {
             #[inline(always)]
             fn dense(lines: Self::Lines) -> Option<Self::Lines> {
                 Some(($($source::dense(lines.$number)?,)*))
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[inline(always)]
+            fn prefetch(lines: Self::Lines, column: usize) {
+                $($source::prefetch(lines.$number, column);)*
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
