@@ -1,6 +1,6 @@
 //! The list `operators "namespace"; …` of `export!` of `interop-tvm-ffi`: functions with rules for their results.
 
-use proc_macro2::{Ident, Literal, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
@@ -127,11 +127,12 @@ impl Operator {
     /// The implementation of `Operation` for a type with this name.
     fn operation(&self, interop: &TokenStream, of: &Ident, place_of: &Ident) -> TokenStream {
         let Self { function, rules } = self;
-        let (name, body, rules) = (text(&function.name), function.body(), rules.expand(interop));
+        let (name, body, rules) = (text(&function.name), function.body(), rules.arguments());
         let parameters = function.parameters.iter().map(|parameter| {
             let (text, python) = (text(parameter), python_name(parameter));
             quote_spanned!(place(parameter)=> let #parameter = signature.parameter(#text, #python);)
         });
+        let has_gradients = !self.rules.gradients.is_empty();
         let (called, arguments) = (&function.name, function.parameters.iter());
         let describe = quote_spanned! {place(called)=>
             let function = #called;
@@ -144,7 +145,8 @@ impl Operator {
             struct #of;
             impl #interop::__private::Operation for #of {
                 const NAME: &'static ::core::primitive::str = #name;
-                const RULES: #interop::__private::Rules = #rules;
+                const RULES: &'static ::core::primitive::str = #rules;
+                const HAS_GRADIENTS: ::core::primitive::bool = #has_gradients;
                 fn describe(#signature: &mut #interop::__private::Signature) { #describe }
                 fn call(arguments: &#interop::__private::Arguments<'_>) -> #interop::__private::Outcome {
                     #interop::__private::call_with(arguments, #body)
@@ -227,27 +229,17 @@ impl Rules {
         Ok(())
     }
 
-    fn expand(&self, interop: &TokenStream) -> TokenStream {
-        let optional = |text: &Option<String>| {
-            let none = quote!(::core::option::Option::None);
-            text.as_ref().map_or(none, |text| quote!(::core::option::Option::Some(#text)))
-        };
+    /// The rules as arguments of a function in Python.
+    fn arguments(&self) -> String {
+        let gradients: Vec<_> = self
+            .gradients
+            .iter()
+            .map(|(parameter, text, uses)| (python_name(parameter), text, uses))
+            .collect();
         let into = self.into.as_ref().map(|into| into.unraw().to_string());
-        let [like, shape, dtype, into] = [&self.like, &self.shape, &self.dtype, &into].map(optional);
-        let gradients = self.gradients.iter().map(|(parameter, text, uses)| {
-            let parameter = python_name(parameter);
-            quote!(#interop::__private::Gradient { of: #parameter, text: #text, uses: &[#(#uses),*] })
-        });
-        let is_elementwise = Literal::usize_unsuffixed(self.is_elementwise.into()).into_token_stream();
-        quote! {
-            #interop::__private::Rules {
-                like: #like,
-                shape: #shape,
-                dtype: #dtype,
-                is_elementwise: #is_elementwise == 1,
-                into: #into,
-                gradients: &[#(#gradients),*],
-            }
-        }
+        let texts = [("like", &self.like), ("shape", &self.shape), ("dtype", &self.dtype), ("into", &into)];
+        let given = texts.into_iter().filter_map(|(name, text)| Some(format!("{name}={:?}", text.as_ref()?)));
+        let always = [format!("is_elementwise={}, gradients={gradients:?}", u8::from(self.is_elementwise))];
+        always.into_iter().chain(given).collect::<Vec<_>>().join(", ")
     }
 }

@@ -42,25 +42,31 @@ pub unsafe fn run(
     let call = Call::new(function, Host::TvmFfi);
     // SAFETY: as the caller promises.
     let arguments = unsafe { Arguments::new(&call, first, usize::try_from(count).unwrap_or(0)) };
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
+    let outcome = caught(function, || {
         Runtime::for_call(arguments.values).map_or(Ok(()), Runtime::check)?;
         body(&arguments)
-    }));
-    let error = match outcome {
-        Ok(Ok(outcome)) => {
+    });
+    match outcome {
+        Ok(outcome) => {
             // SAFETY: as the caller promises. The value there owns nothing.
             unsafe { result.write(outcome) };
-            return 0;
+            0
         }
-        Ok(Err(error)) => error,
-        Err(payload) => panicked(function, payload),
-    };
-    raise(&error);
-    -1
+        Err(error) => {
+            raise(&error);
+            -1
+        }
+    }
+}
+
+/// Runs code, whose panic becomes an error that names the function.
+#[inline]
+pub(crate) fn caught<T>(function: &str, run: impl FnOnce() -> Result<T, CallError>) -> Result<T, CallError> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| Err(panicked(function, payload)))
 }
 
 #[cold]
-pub(crate) fn panicked(function: &str, payload: Box<dyn Any + Send>) -> CallError {
+fn panicked(function: &str, payload: Box<dyn Any + Send>) -> CallError {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
     let error = CallError::new(c"RuntimeError", format!("`{function}` panicked: {text}"));

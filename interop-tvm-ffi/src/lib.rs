@@ -90,8 +90,7 @@ pub mod __private {
     pub use crate::entry::{call_with, run};
     pub use crate::operator::list::OperatorList;
     pub use crate::operator::signature::{ItemKind, Kind, PresentKind, SchemaKind, Signature};
-    pub use crate::operator::{Gradient, Operation, Operator, Outcome, Rules};
-    pub use crate::return_value::Returns;
+    pub use crate::operator::{Operation, Operator, Outcome};
     pub use interop_derive::{__body as body, __name as name, __operators as operators};
 }
 

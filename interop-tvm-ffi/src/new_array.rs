@@ -15,8 +15,9 @@ use crate::abi::{TVMFFIAny, TVMFFIObject};
 use crate::argument::ValueKind;
 use crate::call::{Call, Host};
 use crate::error::CallError;
+use crate::operator::signature::Kind;
 use crate::owned_object::OwnedObject;
-use crate::return_value::{ReturnValue, Returns};
+use crate::return_value::ReturnValue;
 use crate::runtime::Functions;
 
 /// A new array in memory of the caller's library, as a result. It dereferences to the struct, over `BorrowedMut<'c, T>`:
@@ -98,7 +99,7 @@ impl Call<'_> {
             Host::Torch(torch) => {
                 let tensor = torch.allocate(like)?;
                 // SAFETY: a live tensor.
-                like.data = unsafe { torch.address(tensor.object, true) }?;
+                like.data = unsafe { torch.address(tensor.object) }?;
                 tensor
             }
             Host::TvmFfi => {
@@ -165,7 +166,7 @@ const NO_MEMORY: &str = "`result`: the caller's library has allocated no memory:
      PyTorch tensors have none: call an operator with `torch.library.register_fake`";
 
 impl<A> ReturnValue<ValueKind> for NewArray<A> {
-    const RETURNS: Returns = Returns::Tensor;
+    const RETURNS: Kind = Kind::Tensor { is_written: false };
 
     fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         let Self { array, tensor } = self;

@@ -7,9 +7,9 @@ use core::mem::ManuallyDrop;
 use crate::abi::{TVMFFIAny, index};
 
 /// Releases a reference to an object.
-pub(crate) type Release = unsafe extern "C" fn(*mut c_void) -> i32;
+pub(crate) type Release = unsafe extern "C-unwind" fn(*mut c_void) -> i32;
 
-/// A reference to an object: a tensor of TVM FFI or of `PyTorch`.
+/// A reference to an object: a tensor of TVM FFI, or a tensor or a string of `PyTorch`.
 pub(crate) struct OwnedObject {
     pub(crate) object: *mut c_void,
     release: Release,

@@ -10,6 +10,7 @@ use crate::argument::{ArrayKind, OptionKind, ValueKind};
 use crate::arguments::Arguments;
 use crate::call::{Call, Host};
 use crate::error::CallError;
+use crate::operator::signature::Kind;
 use crate::owned_object::OwnedObject;
 use crate::runtime::Functions;
 
@@ -24,7 +25,7 @@ use crate::runtime::Functions;
 pub trait ReturnValue<K> {
     /// The type of the result in a schema of `PyTorch`.
     #[doc(hidden)]
-    const RETURNS: Returns;
+    const RETURNS: Kind;
 
     /// Converts the result.
     ///
@@ -38,7 +39,7 @@ pub trait ReturnValue<K> {
 impl<T: ReturnValue<K>, K, E: Into<Box<dyn StdError + Send + Sync>>> ReturnValue<OptionKind<K>>
     for Result<T, E>
 {
-    const RETURNS: Returns = T::RETURNS;
+    const RETURNS: Kind = T::RETURNS;
 
     fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         self.map_err(|error| CallError::of_function(error.into(), call.function))?.into_value(call)
@@ -48,7 +49,7 @@ impl<T: ReturnValue<K>, K, E: Into<Box<dyn StdError + Send + Sync>>> ReturnValue
 macro_rules! values {
     ($kind:ident $returns:ident: $number:ident => $value:expr; $($type:ty)*) => { $(
         impl ReturnValue<ValueKind> for $type {
-            const RETURNS: Returns = Returns::$returns;
+            const RETURNS: Kind = Kind::$returns;
 
             fn into_value(self, _: &Call<'_>) -> Result<TVMFFIAny, CallError> {
                 let $number = self;
@@ -58,7 +59,7 @@ macro_rules! values {
     )* };
 }
 
-values! { NONE Nothing: _nothing => 0; () }
+values! { NONE None: _nothing => 0; () }
 values! { BOOL Bool: flag => flag.into(); bool }
 values! { FLOAT Float: number => number.to_bits(); f64 }
 values! { FLOAT Float: number => f64::from(number).to_bits(); f32 }
@@ -77,7 +78,7 @@ fn too_large(_: TryFromIntError) -> CallError {
 
 #[diagnostic::do_not_recommend]
 impl<A: CudaArray + Send + 'static> ReturnValue<ArrayKind> for A {
-    const RETURNS: Returns = Returns::Tensor;
+    const RETURNS: Kind = Kind::Tensor { is_written: false };
 
     fn into_value(self, call: &Call<'_>) -> Result<TVMFFIAny, CallError> {
         call.owning(self).map(OwnedObject::into_any)
@@ -107,33 +108,5 @@ impl Arguments<'_> {
     #[inline]
     pub fn end_with<R: ReturnValue<K>, K>(&self, result: R) -> Result<TVMFFIAny, CallError> {
         result.into_value(self.call)
-    }
-}
-
-/// The type of a result in a schema of `PyTorch`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Returns {
-    /// `()`.
-    Nothing,
-    /// `Tensor`.
-    Tensor,
-    /// `int`.
-    Int,
-    /// `float`.
-    Float,
-    /// `bool`.
-    Bool,
-}
-
-impl Returns {
-    /// The type in a schema.
-    pub(crate) const fn schema(self) -> &'static str {
-        match self {
-            Self::Nothing => "()",
-            Self::Tensor => "Tensor",
-            Self::Int => "int",
-            Self::Float => "float",
-            Self::Bool => "bool",
-        }
     }
 }

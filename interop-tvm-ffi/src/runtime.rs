@@ -16,7 +16,7 @@ use interop_core::{Device, StreamHandle};
 
 use crate::abi::{TVMFFIAny, index};
 use crate::error::CallError;
-use crate::owned_object::{OwnedObject, Release};
+use crate::owned_object::OwnedObject;
 
 static FOUND: OnceLock<Runtime> = OnceLock::new();
 
@@ -29,13 +29,37 @@ pub(crate) struct Runtime {
     functions: Option<Functions>,
 }
 
-/// The functions that use structs of the ABI.
-pub(crate) struct Functions {
-    get_stream: unsafe extern "C" fn(i32, i32) -> *mut c_void,
-    get_allocator: unsafe extern "C" fn() -> *const c_void,
-    tensor_alloc: unsafe extern "C" fn(*mut DLTensor, *mut *mut c_void) -> i32,
-    from_dlpack: unsafe extern "C" fn(*mut Versioned, i32, i32, *mut *mut c_void) -> i32,
-    dec_ref: Release,
+/// Declares functions of a library, which are found by their symbols. Those with a comment may be missing. Each may unwind, because the
+/// functions of C++ throw exceptions.
+macro_rules! functions {
+    ($(#[$doc:meta])* $of:ident { $($(#[doc = $why:literal])? $name:ident: $symbol:literal fn($($argument:ty),*) $(-> $result:ty)?;)* }) => {
+        $(#[$doc])*
+        pub(crate) struct $of {
+            $(pub(crate) $name: functions!(@type $($why)? unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?),)*
+        }
+
+        impl $of {
+            pub(crate) fn of_library(library: &$crate::runtime::Library) -> Option<Self> {
+                Some(Self { $($name: functions!(@find $($why)? library, $symbol),)* })
+            }
+        }
+    };
+    (@type $type:ty) => { $type };
+    (@type $why:literal $type:ty) => { Option<$type> };
+    (@find $library:ident, $symbol:literal) => { $crate::runtime::function($library, $symbol)? };
+    (@find $why:literal $library:ident, $symbol:literal) => { $crate::runtime::function($library, $symbol) };
+}
+pub(crate) use functions;
+
+functions! {
+    /// The functions that use structs of the ABI.
+    Functions {
+        get_stream: c"TVMFFIEnvGetStream" fn(i32, i32) -> *mut c_void;
+        get_allocator: c"TVMFFIEnvGetDLPackManagedTensorAllocator" fn() -> *const c_void;
+        tensor_alloc: c"TVMFFIEnvTensorAlloc" fn(*mut DLTensor, *mut *mut c_void) -> i32;
+        from_dlpack: c"TVMFFITensorFromDLPackVersioned" fn(*mut Versioned, i32, i32, *mut *mut c_void) -> i32;
+        dec_ref: c"TVMFFIObjectDecRef" fn(*mut c_void) -> i32;
+    }
 }
 
 /// `TVMFFIGetVersion`. The version is major, minor, patch.
@@ -74,7 +98,7 @@ impl Runtime {
         unsafe { get_version(&raw mut version) };
         let set_raised = function(&library, c"TVMFFIErrorSetRaisedFromCStr")?;
         // Before 1.0, a minor version may change the structs of `abi`.
-        let functions = if version[..2] == [0, 1] { Functions::find(&library) } else { None };
+        let functions = if version[..2] == [0, 1] { Functions::of_library(&library) } else { None };
         core::mem::forget(library);
         Some(Self { version, set_raised, functions })
     }
@@ -90,7 +114,7 @@ impl Runtime {
     }
 
     /// Sets the error that the caller takes.
-    pub(crate) fn raise(&self, CallError { class, text }: &CallError) {
+    pub(crate) fn raise(&self, CallError { class, text, .. }: &CallError) {
         // An empty class: the library has set the error.
         if !class.is_empty() {
             let text = c_string(text);
@@ -101,16 +125,6 @@ impl Runtime {
 }
 
 impl Functions {
-    fn find(library: &Library) -> Option<Self> {
-        Some(Self {
-            get_stream: function(library, c"TVMFFIEnvGetStream")?,
-            get_allocator: function(library, c"TVMFFIEnvGetDLPackManagedTensorAllocator")?,
-            tensor_alloc: function(library, c"TVMFFIEnvTensorAlloc")?,
-            from_dlpack: function(library, c"TVMFFITensorFromDLPackVersioned")?,
-            dec_ref: function(library, c"TVMFFIObjectDecRef")?,
-        })
-    }
-
     /// The functions with which results are made.
     pub(crate) fn of_results() -> Result<&'static Self, CallError> {
         let missing = "`libtvm_ffi`: not loaded; an array as a result needs it";

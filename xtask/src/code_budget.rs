@@ -9,7 +9,7 @@ const BUDGETS: [(&str, usize); 7] = [
     ("interop-derive/src", 5_000),
     ("interop-ipc/src", 2_300),
     ("interop-kernel/src", 5_700),
-    ("interop-tvm-ffi/src", 2_500),
+    ("interop-tvm-ffi/src", 2_400),
     ("simulated-cuda/src", 400),
     ("simulated-cuda-driver/src", 5_400),
 ];

@@ -1,6 +1,6 @@
 """Makes functions for `jax.jit`, `vmap` and `grad`, in the namespace of the module that asks for them.
 
-The library runs this with its `path`, a `namespace`, the descriptions of the `operators` there (`description.rs`), and the dict of a
+The library runs this with its `path`, a `namespace`, the descriptions of the `operators` there (`mod.rs`), and the dict of a
 `module`.
 """
 
@@ -14,7 +14,7 @@ import tvm_ffi
 functions = tvm_ffi.load_module(path)
 own = types.SimpleNamespace()
 names = {"_operators": own, "_library": jax.numpy, "_max": max, "_min": min, "_result": jax.ShapeDtypeStruct}
-described = {operator[0]: operator for operator in operators}
+described = {operator["name"]: operator for operator in operators}
 CONSTANTS = {"float": numpy.float64, "int": numpy.int64, "bool": bool, "str": str}
 
 
@@ -33,8 +33,8 @@ def register_target(target, name, parameters, is_in_place):
         jax_tvm_ffi.register_ffi_target(target, functions[name], arg_spec=arguments, platform=platform)
 
 
-def caller(target, parameters, result, **options):
-    """A function of the parameters that calls a target."""
+def caller(name, target, parameters, result, **options):
+    """A function with this name of the parameters that calls a target."""
     all_names = [of for of, _ in parameters]
     result = function(all_names, result)
 
@@ -45,7 +45,9 @@ def caller(target, parameters, result, **options):
         values = {of: CONSTANTS[kind](value) for value, (of, kind) in zip(arguments, parameters) if kind in CONSTANTS}
         return jax.ffi.ffi_call(target, result(*arguments), **options)(*operands, **values)
 
-    return function(all_names, f"_call({', '.join(all_names)})", _call=call)
+    named = function(all_names, f"_call({', '.join(all_names)})", _call=call)
+    named.__name__ = named.__qualname__ = name
+    return named
 
 
 def with_gradients(call, parameters, gradients):
@@ -70,15 +72,15 @@ def with_gradients(call, parameters, gradients):
     return call
 
 
-def add(name, parameters, returns, like, shape, dtype, is_elementwise, into, gradients):
+def add(name, parameters, returns, is_elementwise, gradients, like=None, shape=None, dtype=None, into=None):
     tensors = [kind for _, kind in parameters if kind.startswith("Tensor")]
     if any(kind not in CONSTANTS and kind not in ("Tensor", "Tensor(a!)") for _, kind in parameters):
         return
     target, options = f"{namespace}.{name}", {"vmap_method": "broadcast_all" if is_elementwise else "sequential"}
     if like and into:
-        register_target(target, into, described[into][1], False)
+        register_target(target, into, described[into]["parameters"], False)
         result = f"_result({shape or like + '.shape'}, {dtype or like + '.dtype'})"
-        call = caller(target, parameters, result, **options)
+        call = caller(name, target, parameters, result, **options)
         module[name] = with_gradients(call, parameters, gradients) if gradients else call
         setattr(own, name, module[name])
     elif tensors == ["Tensor(a!)"] and returns == "()" and name.endswith("_") and name[:-1] not in described:
@@ -86,8 +88,8 @@ def add(name, parameters, returns, like, shape, dtype, is_elementwise, into, gra
         register_target(target, name, parameters, True)
         (array,) = [of for of, kind in parameters if kind == "Tensor(a!)"]
         result = f"_result({array}.shape, {array}.dtype)"
-        module[name[:-1]] = caller(target, parameters, result, input_output_aliases={0: 0}, **options)
+        module[name[:-1]] = caller(name[:-1], target, parameters, result, input_output_aliases={0: 0}, **options)
 
 
 for operator in operators:
-    add(*operator)
+    add(**operator)

@@ -3,14 +3,13 @@
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 
-use crate::entry::panicked;
+use crate::entry::caught;
 use crate::error::CallError;
 use crate::operator::Operator;
-use crate::operator::description::program;
 use crate::operator::python::Python;
 use crate::runtime::file_of;
 use crate::torch::library::Torch;
@@ -71,6 +70,16 @@ impl OperatorList {
     pub(crate) const fn namespace(&self) -> &'static str {
         self.namespace
     }
+
+    /// A program in Python, after assignments of what it uses.
+    fn program(&self, program: &str) -> String {
+        let operators: Vec<_> = self.operators.iter().map(|operator| operator.described()).collect();
+        let (path, namespace, operators) = (path(), self.namespace, operators.join(", "));
+        // Dynamo asks for the names of Python in the globals of a function.
+        format!(
+            "import builtins as __builtins__\npath, namespace = {path:?}, {namespace:?}\noperators = [{operators}]\n{program}"
+        )
+    }
 }
 
 /// Registers the operators of lists that are not registered yet.
@@ -79,9 +88,7 @@ fn register_all() -> Result<(), CallError> {
     let mut outcome = Ok(());
     for loaded in LISTS.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
         let registered = loaded.registered.get_or_insert_with(|| {
-            let registered = catch_unwind(AssertUnwindSafe(|| register(torch, loaded.list)));
-            let registered =
-                registered.unwrap_or_else(|payload| Err(panicked(loaded.list.namespace, payload)));
+            let registered = caught(loaded.list.namespace, || register(torch, loaded.list));
             registered.map_err(|error| error.text)
         });
         if let (Ok(()), Err(text)) = (&outcome, &*registered) {
@@ -133,7 +140,7 @@ fn register_python(python: &Python) -> Result<(), CallError> {
     }
     // The lock is not held while Python runs, which may load another library.
     for list in lists {
-        let text = program(&path(), list, include_str!("torch_operators.py"));
+        let text = list.program(include_str!("torch_operators.py"));
         python.run(&text, &format!("<operators of {}>", list.namespace), None)?;
         for operator in list.operators {
             operator.has_python.store(true, Ordering::Release);
@@ -156,8 +163,7 @@ fn finish(python: &Python) -> Result<(), CallError> {
 /// Runs `work`, and raises its error in Python.
 fn raising(work: impl FnOnce(&Python) -> Result<(), CallError>) -> c_int {
     let Some(python) = Python::find() else { return -1 };
-    let outcome = catch_unwind(AssertUnwindSafe(|| work(python)));
-    match outcome.unwrap_or_else(|payload| Err(panicked("operators", payload))) {
+    match caught("operators", || work(python)) {
         Ok(()) => 0,
         // An empty class: it is raised already.
         Err(error) if error.class.is_empty() => -1,
@@ -206,7 +212,7 @@ pub unsafe extern "C" fn interop_jax_functions(globals: *mut c_void) -> c_int {
                 .map(|loaded| loaded.list)
                 .collect();
             for list in lists {
-                let text = program(&path(), list, include_str!("jax_functions.py"));
+                let text = list.program(include_str!("jax_functions.py"));
                 python.run(&text, &format!("<functions of {} for JAX>", list.namespace), Some(globals))?;
             }
             Ok(())

@@ -1,6 +1,5 @@
 //! Operators: exported functions with a schema, rules for their results, and gradients.
 
-pub(crate) mod description;
 pub(crate) mod list;
 pub(crate) mod python;
 pub(crate) mod signature;
@@ -24,8 +23,10 @@ pub type Outcome = Result<TVMFFIAny, CallError>;
 pub trait Operation: 'static {
     /// The name of the function.
     const NAME: &'static str;
-    /// What the types do not tell.
-    const RULES: Rules;
+    /// What the types do not tell, as arguments of functions in Python: of `register` and of `add`.
+    const RULES: &'static str;
+    /// Whether one of the rules is a gradient.
+    const HAS_GRADIENTS: bool;
 
     /// Notes the types of the parameters and of the result.
     fn describe(signature: &mut Signature);
@@ -41,39 +42,12 @@ pub trait Operation: 'static {
     fn operator() -> &'static Operator;
 }
 
-/// What the types of a function do not tell. Texts are expressions of Python.
-#[derive(Debug)]
-pub struct Rules {
-    /// The parameter whose element type, device and extents the result has.
-    pub like: Option<&'static str>,
-    /// Other extents, as a tuple.
-    pub shape: Option<&'static str>,
-    /// Another element type.
-    pub dtype: Option<&'static str>,
-    /// Whether each element of the result depends only on the elements at its place.
-    pub is_elementwise: bool,
-    /// The function that writes the result to an array of the caller.
-    pub into: Option<&'static str>,
-    /// The gradients of parameters.
-    pub gradients: &'static [Gradient],
-}
-
-/// The gradient of a parameter.
-#[derive(Debug)]
-pub struct Gradient {
-    /// The name of the parameter in Python.
-    pub of: &'static str,
-    /// The expression.
-    pub text: &'static str,
-    /// The names of parameters in it, `gradient` and `result`.
-    pub uses: &'static [&'static str],
-}
-
 /// An operator: a function, its rules, and what `PyTorch` calls.
 #[derive(Debug)]
 pub struct Operator {
     pub(crate) name: &'static str,
-    pub(crate) rules: Rules,
+    rules: &'static str,
+    pub(crate) has_gradients: bool,
     describe: fn(&mut Signature),
     /// What [`kernel`] says of each.
     pub(crate) kernel: Kernel,
@@ -94,6 +68,7 @@ impl Operator {
         Self {
             name: O::NAME,
             rules: O::RULES,
+            has_gradients: O::HAS_GRADIENTS,
             describe: O::describe,
             kernel: kernel::<O, false, true>,
             refuse: kernel::<O, false, false>,
@@ -129,7 +104,15 @@ impl Operator {
         [format!("_{}", self.name), format!("_{}_grad", self.name)]
     }
 
-    pub(crate) const fn has_gradients(&self) -> bool {
-        !self.rules.gradients.is_empty()
+    /// The arguments of `register` and of `add` in Python.
+    pub(crate) fn described(&self) -> String {
+        let signature = self.signature();
+        let parameters: Vec<_> = signature
+            .parameters
+            .iter()
+            .map(|parameter| (parameter.python, parameter.kind.schema()))
+            .collect();
+        let returns = signature.returns.schema();
+        format!("dict(name={:?}, parameters={parameters:?}, returns={returns:?}, {})", self.name, self.rules)
     }
 }

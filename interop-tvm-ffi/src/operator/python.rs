@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::error::CallError;
-use crate::runtime::{c_string, function, program};
+use crate::runtime::{c_string, functions, program};
 
 type Object = *mut c_void;
 
@@ -15,38 +15,25 @@ const MODULE: c_int = 257;
 /// A function that Python calls with its lock held.
 pub(crate) type Pending = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// The functions of the interpreter.
-pub(crate) struct Python {
-    add_pending_call: unsafe extern "C" fn(Pending, *mut c_void) -> c_int,
-    gil_ensure: unsafe extern "C" fn() -> c_int,
-    gil_release: unsafe extern "C" fn(c_int),
-    compile: unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> Object,
-    eval: unsafe extern "C" fn(Object, Object, Object) -> Object,
-    builtins: unsafe extern "C" fn() -> Object,
-    new_dict: unsafe extern "C" fn() -> Object,
-    set_item: unsafe extern "C" fn(Object, *const c_char, Object) -> c_int,
-    dec_ref: unsafe extern "C" fn(Object),
+functions! {
+    /// The functions of the interpreter.
+    Python {
+        add_pending_call: c"Py_AddPendingCall" fn(Pending, *mut c_void) -> c_int;
+        gil_ensure: c"PyGILState_Ensure" fn() -> c_int;
+        gil_release: c"PyGILState_Release" fn(c_int);
+        compile: c"Py_CompileString" fn(*const c_char, *const c_char, c_int) -> Object;
+        eval: c"PyEval_EvalCode" fn(Object, Object, Object) -> Object;
+        new_dict: c"PyDict_New" fn() -> Object;
+        set_item: c"PyDict_SetItemString" fn(Object, *const c_char, Object) -> c_int;
+        dec_ref: c"Py_DecRef" fn(Object);
+    }
 }
 
 impl Python {
     /// Finds the interpreter among the global symbols of the process, where the program or its library has put them.
     pub(crate) fn find() -> Option<&'static Self> {
         static FOUND: OnceLock<Option<Python>> = OnceLock::new();
-        let found = FOUND.get_or_init(|| {
-            let program = program()?;
-            Some(Self {
-                add_pending_call: function(&program, c"Py_AddPendingCall")?,
-                gil_ensure: function(&program, c"PyGILState_Ensure")?,
-                gil_release: function(&program, c"PyGILState_Release")?,
-                compile: function(&program, c"Py_CompileString")?,
-                eval: function(&program, c"PyEval_EvalCode")?,
-                builtins: function(&program, c"PyEval_GetBuiltins")?,
-                new_dict: function(&program, c"PyDict_New")?,
-                set_item: function(&program, c"PyDict_SetItemString")?,
-                dec_ref: function(&program, c"Py_DecRef")?,
-            })
-        });
-        found.as_ref()
+        FOUND.get_or_init(|| Self::of_library(&program()?)).as_ref()
     }
 
     /// Lets the main thread call a function soon, between two steps of its program. If the queue is full, nothing happens.
@@ -76,13 +63,9 @@ impl Python {
         let code = self.owned(unsafe { (self.compile)(text.as_ptr(), file.as_ptr(), MODULE) })?;
         // SAFETY: the thread holds the lock.
         let globals = self.owned(unsafe { (self.new_dict)() })?;
-        // SAFETY: the thread holds the lock; the result is borrowed.
-        let builtins = unsafe { (self.builtins)() };
-        for (name, value) in [(c"__builtins__", Some(builtins)), (c"module", module)] {
-            if let Some(value) = value {
-                // SAFETY: a dict, a C string and an object.
-                unsafe { (self.set_item)(globals.object, name.as_ptr(), value) };
-            }
+        if let Some(module) = module {
+            // SAFETY: a dict, a C string and an object.
+            unsafe { (self.set_item)(globals.object, c"module".as_ptr(), module) };
         }
         // SAFETY: a code object and a dict.
         self.owned(unsafe { (self.eval)(code.object, globals.object, globals.object) }).map(drop)

@@ -1,12 +1,13 @@
 //! The types of an operator, as in a schema of `PyTorch`.
 
 use crate::argument::{Argument, ArrayKind, ListKind, OptionKind, ValueKind};
-use crate::return_value::{ReturnValue, Returns};
+use crate::return_value::ReturnValue;
 
-/// The type of a parameter in a schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The type of a parameter or of a result in a schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// None: `&Call`, for which the caller passes nothing, and tuples.
+    /// None: `()` as a result, `&Call`, for which the caller passes nothing, and tuples.
+    #[default]
     None,
     /// `Tensor`, or `Tensor(a!)`.
     Tensor {
@@ -44,7 +45,7 @@ impl Kind {
     /// The type in a schema. The letter of all tensors that are written is `a`.
     pub(crate) fn schema(self) -> String {
         match self {
-            Self::None => String::new(),
+            Self::None => "()".to_owned(),
             Self::Tensor { is_written: false } => "Tensor".to_owned(),
             Self::Tensor { is_written: true } => "Tensor(a!)".to_owned(),
             Self::Int => "int".to_owned(),
@@ -96,16 +97,10 @@ pub(crate) struct Parameter {
 }
 
 /// The types of an operator.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Signature {
     pub(crate) parameters: Vec<Parameter>,
-    pub(crate) returns: Returns,
-}
-
-impl Default for Signature {
-    fn default() -> Self {
-        Self { parameters: Vec::new(), returns: Returns::Nothing }
-    }
+    pub(crate) returns: Kind,
 }
 
 /// Stands for an argument whose type the compiler finds.

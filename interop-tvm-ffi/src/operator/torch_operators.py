@@ -1,6 +1,6 @@
 """Tells PyTorch what only Python can tell: the shapes of results, and the gradients.
 
-The library runs this with its `path`, a `namespace`, and the descriptions of the `operators` there (`description.rs`).
+The library runs this with its `path`, a `namespace`, and the descriptions of the `operators` there (`mod.rs`).
 """
 
 import ctypes
@@ -84,7 +84,7 @@ def register_batches(name, parameters, is_elementwise):
     torch.library.register_vmap(f"{namespace}::{name}", batched, lib=registered)
 
 
-def register(name, parameters, returns, like, shape, dtype, is_elementwise, into, gradients):
+def register(name, parameters, returns, is_elementwise, gradients, like=None, shape=None, dtype=None, into=None):
     if not any(kind.startswith("Tensor") for _, kind in parameters):
         return
     result = None
@@ -105,4 +105,4 @@ def register(name, parameters, returns, like, shape, dtype, is_elementwise, into
 
 
 for operator in operators:
-    register(*operator)
+    register(**operator)

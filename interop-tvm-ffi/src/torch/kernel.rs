@@ -7,24 +7,21 @@
 use core::cell::Cell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::arguments::Arguments;
 use crate::call::{Call, Host};
-use crate::entry::{note, noted, panicked};
+use crate::entry::{caught, note, noted};
 use crate::error::CallError;
+use crate::operator::signature::Kind;
 use crate::operator::{Operation, Operator};
 use crate::owned_object::OwnedObject;
-use crate::return_value::Returns;
 use crate::torch::library::{ABI, TensorHandle, Torch, Value};
 use crate::torch::stack::{Taken, any_tensor, result_value};
 use crate::torch::tensor::{NOTHING, to_pointer, to_value};
 
 thread_local! {
-    /// The operator whose composite kernel has called the dispatcher.
-    static CALLING: Cell<Option<&'static Operator>> = const { Cell::new(None) };
-    /// Whether a kernel has noted an error for that composite kernel.
-    static HAS_FAILED: Cell<bool> = const { Cell::new(false) };
+    /// The operator whose composite kernel has called the dispatcher, and whether a kernel has noted an error for it.
+    static CALLING: Cell<Option<(&'static Operator, bool)>> = const { Cell::new(None) };
 }
 
 /// A kernel, of four:
@@ -46,28 +43,20 @@ pub(crate) unsafe extern "C-unwind" fn kernel<O: Operation, const CHOOSES: bool,
     _: u64,
 ) {
     let (torch, operator) = (Torch::of_kernel(), O::operator());
-    if CHOOSES {
-        // SAFETY: as the caller promises.
-        let records = unsafe { records(torch, operator, stack, RUNS) };
-        if !RUNS || !matches!(records, Ok(false)) {
-            // SAFETY: as the caller promises.
-            if let Err(error) = unsafe { call_inner(torch, operator, records, stack) } {
-                note(&error);
-                drop(error);
-                // SAFETY: as the caller promises; nothing here is to be dropped.
-                unsafe { throw(torch) };
-            }
-            return;
-        }
-    }
     // SAFETY: as the caller promises.
-    let taken = unsafe { Taken::new(torch, operator.signature(), stack) };
-    let outcome = if RUNS || !taken.has_tensors() {
+    let records = if CHOOSES { unsafe { records(torch, operator, stack, RUNS) } } else { Ok(false) };
+    let outcome = if CHOOSES && !(RUNS && matches!(records, Ok(false))) {
         // SAFETY: as the caller promises.
-        unsafe { run::<O>(torch, operator, taken) }
+        unsafe { call_inner(torch, operator, records, stack) }.map(|()| None)
     } else {
-        drop(taken);
-        Err(refused(operator))
+        // SAFETY: as the caller promises.
+        let taken = unsafe { Taken::new(torch, operator.signature(), stack) };
+        if RUNS || !taken.has_tensors() {
+            // SAFETY: as the caller promises.
+            unsafe { run::<O>(torch, operator, taken) }.map(Some)
+        } else {
+            Err(refused(operator))
+        }
     };
     // SAFETY: as the caller promises.
     unsafe { end(torch, operator, outcome, !CHOOSES, stack) };
@@ -86,8 +75,7 @@ unsafe fn run<O: Operation>(
     let call = Call::new(operator.name, Host::Torch(torch));
     // SAFETY: the values live as long as `taken`, and nobody else has them.
     let arguments = unsafe { Arguments::new(&call, values.as_ptr(), values.len()) };
-    let outcome = catch_unwind(AssertUnwindSafe(|| O::call(&arguments)));
-    outcome.unwrap_or_else(|payload| Err(panicked(operator.name, payload))).map(result_value)
+    caught(operator.name, || O::call(&arguments)).map(result_value)
 }
 
 #[cold]
@@ -105,7 +93,7 @@ fn refused(operator: &Operator) -> CallError {
     CallError::new(c"RuntimeError", text)
 }
 
-/// Ends a kernel with its result, or throws its error. For a composite kernel the error is noted, because the functions of the library
+/// Ends a kernel with its result, unless it is on the stack already, or throws its error. For a composite kernel the error is noted, because the functions of the library
 /// before 2.13 write each exception that they catch to stderr.
 ///
 /// # Safety
@@ -114,7 +102,7 @@ fn refused(operator: &Operator) -> CallError {
 unsafe fn end(
     torch: &'static Torch,
     operator: &'static Operator,
-    outcome: Result<Value, CallError>,
+    outcome: Result<Option<Value>, CallError>,
     is_inner: bool,
     stack: *mut Value,
 ) {
@@ -124,7 +112,7 @@ unsafe fn end(
         Err(error) => {
             note(&error);
             let is_awaited =
-                is_inner && CALLING.get().is_some_and(|calling| core::ptr::eq(calling, operator));
+                is_inner && CALLING.get().is_some_and(|(calling, _)| core::ptr::eq(calling, operator));
             let nothing = if is_awaited { nothing(torch, returns) } else { None };
             drop(error);
             let Some(nothing) = nothing else {
@@ -132,22 +120,22 @@ unsafe fn end(
                 unsafe { throw(torch) };
                 return;
             };
-            HAS_FAILED.set(true);
-            nothing
+            CALLING.set(Some((operator, true)));
+            Some(nothing)
         }
     };
-    if returns != Returns::Nothing {
+    if let Some(value) = value.filter(|_| returns != Kind::None) {
         // SAFETY: as the caller promises.
         unsafe { stack.write(value) };
     }
 }
 
 /// A result that the composite kernel drops.
-fn nothing(torch: &'static Torch, returns: Returns) -> Option<Value> {
-    match returns {
-        Returns::Tensor => torch.allocate(&NOTHING).ok().map(|tensor| to_value(tensor.into_raw())),
-        _ => Some(0),
+fn nothing(torch: &'static Torch, returns: Kind) -> Option<Value> {
+    if !returns.has_tensors() {
+        return Some(0);
     }
+    torch.allocate(&NOTHING).ok().map(|tensor| to_value(tensor.into_raw()))
 }
 
 /// Notes the text of an exception in Python, if a composite kernel waits for it.
@@ -157,13 +145,12 @@ fn nothing(torch: &'static Torch, returns: Returns) -> Option<Value> {
 /// `text` is a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn interop_note_error(text: *const c_char) -> bool {
-    if CALLING.get().is_some() {
-        // SAFETY: as the caller promises.
-        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-        note(&CallError::new(c"RuntimeError", text));
-        HAS_FAILED.set(true);
-    }
-    CALLING.get().is_some()
+    let Some((calling, _)) = CALLING.get() else { return false };
+    // SAFETY: as the caller promises.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    note(&CallError::new(c"RuntimeError", text));
+    CALLING.set(Some((calling, true)));
+    true
 }
 
 /// Throws the noted error as a `c10::Error`, which is a `RuntimeError` in Python.
@@ -198,14 +185,12 @@ unsafe fn call_inner(
             return Err(error);
         }
     };
-    let calling = Calling::new(operator);
+    let before = CALLING.replace(Some((operator, false)));
     let name = &operator.inner()[usize::from(records)];
     // SAFETY: the operator has the parameters and the result of this one.
     let status = unsafe { (torch.dispatch)(name.as_ptr(), c"".as_ptr(), stack, ABI) };
-    let has_failed = HAS_FAILED.get();
-    drop(calling);
-    if has_failed {
-        if status == 0 && operator.signature().returns == Returns::Tensor {
+    if CALLING.replace(before).is_some_and(|(_, has_failed)| has_failed) {
+        if status == 0 && operator.signature().returns.has_tensors() {
             // SAFETY: the result of the call.
             let result = to_pointer(unsafe { stack.read() });
             // SAFETY: a tensor, which nobody gets.
@@ -262,20 +247,4 @@ fn missing_gradient(operator: &Operator) -> CallError {
         operator.name
     );
     CallError::new(c"RuntimeError", text)
-}
-
-/// The time in which a composite kernel has called the dispatcher.
-struct Calling(Option<&'static Operator>, bool);
-
-impl Calling {
-    fn new(operator: &'static Operator) -> Self {
-        Self(CALLING.replace(Some(operator)), HAS_FAILED.replace(false))
-    }
-}
-
-impl Drop for Calling {
-    fn drop(&mut self) {
-        CALLING.set(self.0);
-        HAS_FAILED.set(self.1);
-    }
 }

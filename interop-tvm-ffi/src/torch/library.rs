@@ -2,13 +2,14 @@
 #![expect(unsafe_code, reason = "calls functions of a library that is found at run time")]
 
 use core::ffi::{CStr, c_char, c_void};
+use core::ops::Deref;
 use core::sync::atomic::AtomicI32;
 use std::sync::OnceLock;
 
 use interop_core::{DType, Device, DeviceType, StreamHandle};
 
 use crate::error::CallError;
-use crate::runtime::{Library, c_string, function, loaded};
+use crate::runtime::{Library, c_string, function, functions, loaded};
 
 /// `AtenTensorHandle`: a pointer to a `Tensor` of C++, which is a pointer to a `TensorImpl`.
 pub(crate) type TensorHandle = *mut c_void;
@@ -25,103 +26,73 @@ pub(crate) const ABI: u64 = 2 << 56 | 10 << 48;
 /// A dtype that `PyTorch` does not know, or that DLPack does not.
 pub(crate) const UNKNOWN: DType = DType::new(255, 0, 0);
 
-macro_rules! functions {
-    ($($(#[doc = $version:literal])? $name:ident: $symbol:literal fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions of `libtorch`.
-        pub(crate) struct Torch {
-            $(pub(crate) $name: functions!(@type $($version)? unsafe extern "C" fn($($argument),*) $(-> $result)?),)*
-            /// Throws an exception of C++.
-            pub(crate) check: unsafe extern "C-unwind" fn(bool, *const c_char, *const c_char, u32, *const c_char),
-            /// Of C++, not of the stable ABI: without them the dispatcher is asked.
-            pub(crate) direct: Option<Direct>,
-            /// `c10::TensorImpl::_fw_grad(uint64_t, at::TensorBase const&) const`, of C++ too: without it tangents are lost.
-            pub(crate) tangent: Option<unsafe extern "C" fn(*const c_void, u64, TensorHandle) -> TensorHandle>,
-            /// What the library writes to stderr.
-            pub(crate) log_level: Option<&'static AtomicI32>,
-            get_stream: Option<unsafe extern "C" fn(i32, *mut *mut c_void) -> Status>,
-            pub(crate) cpu: i32,
-            pub(crate) cuda: i32,
-            /// By the codes of `PyTorch`.
-            dtypes: [DType; 64],
-        }
-
-        impl Torch {
-            fn new(library: &Library) -> Option<Self> {
-                Some(Self {
-                    $($name: functions!(@find $($version)? library, $symbol),)*
-                    check: function(library, c"aoti_torch_check")?,
-                    direct: Direct::find(library),
-                    tangent: function(library, c"_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE"),
-                    log_level: function(library, c"FLAGS_caffe2_log_level"),
-                    get_stream: loaded("torch_cuda", c"aoti_torch_get_current_cuda_stream")
-                        .and_then(|cuda| function(&cuda, c"aoti_torch_get_current_cuda_stream")),
-                    cpu: number(library, c"aoti_torch_device_type_cpu")?,
-                    cuda: number(library, c"aoti_torch_device_type_cuda")?,
-                    dtypes: dtypes(library),
-                })
-            }
-        }
-    };
-    (@type $type:ty) => { $type };
-    (@type $version:literal $type:ty) => { Option<$type> };
-    (@find $library:ident, $symbol:literal) => { function($library, $symbol)? };
-    (@find $version:literal $library:ident, $symbol:literal) => { function($library, $symbol) };
-}
-
 functions! {
-    init_fragment: c"aoti_torch_library_init_fragment" fn(*const c_char, *const c_char, u32, *mut *mut c_void) -> Status;
-    init_impl: c"aoti_torch_library_init_impl" fn(*const c_char, *const c_char, *const c_char, u32, *mut *mut c_void) -> Status;
-    define: c"aoti_torch_library_def" fn(*mut c_void, *const c_char) -> Status;
-    implement: c"torch_library_impl" fn(*mut c_void, *const c_char, Kernel, u64) -> Status;
-    dispatch: c"torch_call_dispatcher" fn(*const c_char, *const c_char, *mut Value, u64) -> Status;
-    delete_tensor: c"aoti_torch_delete_tensor_object" fn(TensorHandle) -> Status;
-    new_handle: c"aoti_torch_new_tensor_handle" fn(TensorHandle, *mut TensorHandle) -> Status;
-    dim: c"aoti_torch_get_dim" fn(TensorHandle, *mut i64) -> Status;
-    sizes: c"aoti_torch_get_sizes" fn(TensorHandle, *mut *mut i64) -> Status;
-    strides: c"aoti_torch_get_strides" fn(TensorHandle, *mut *mut i64) -> Status;
-    dtype: c"aoti_torch_get_dtype" fn(TensorHandle, *mut i32) -> Status;
-    device_type: c"aoti_torch_get_device_type" fn(TensorHandle, *mut i32) -> Status;
-    device_index: c"aoti_torch_get_device_index" fn(TensorHandle, *mut i32) -> Status;
-    is_defined: c"aoti_torch_is_defined" fn(TensorHandle, *mut bool) -> Status;
-    storage_size: c"aoti_torch_get_storage_size" fn(TensorHandle, *mut i64) -> Status;
-    const_data: c"torch_get_const_data_ptr" fn(TensorHandle, *mut *mut c_void) -> Status;
-    mutable_data: c"torch_get_mutable_data_ptr" fn(TensorHandle, *mut *mut c_void) -> Status;
-    empty_strided: c"aoti_torch_empty_strided" fn(i64, *const i64, *const i64, i32, i32, i32, *mut TensorHandle) -> Status;
-    grad_mode: c"aoti_torch_grad_mode_is_enabled" fn() -> bool;
-    list_size: c"torch_list_size" fn(*mut c_void, *mut usize) -> Status;
-    list_get: c"torch_list_get_item" fn(*mut c_void, usize, *mut Value) -> Status;
-    list_delete: c"torch_delete_list" fn(*mut c_void) -> Status;
-    string_length: c"torch_string_length" fn(*mut c_void, *mut usize) -> Status;
-    string_data: c"torch_string_c_str" fn(*mut c_void, *mut *const u8) -> Status;
-    string_delete: c"torch_delete_string" fn(*mut c_void) -> Status;
-    /// of libstdc++ or libc++
-    cpp_delete: c"_ZdlPv" fn(*mut Value);
-    /// 2.11
-    from_blob: c"torch_from_blob" fn(*mut c_void, i64, *const i64, *const i64, i64, i32, i32, i32, *mut TensorHandle, i32, *const u8, i64, unsafe extern "C" fn(*mut c_void, *mut c_void), *mut c_void) -> Status;
-    /// 2.12
-    compliant_tag: c"torch_tag_pt2_compliant_tag" fn() -> i32;
-    /// 2.12
-    define_with_tags: c"torch_library_def_with_tags" fn(*mut c_void, *const c_char, *const i32, i32) -> Status;
-    /// 2.13
-    what: c"torch_exception_get_what_without_backtrace" fn() -> *const c_char;
-    /// 2.13
-    value_delete: c"torch_delete_stable_ivalue" fn(*mut Value) -> Status;
+    /// The functions of `libtorch`, and what is not of its stable ABI but of C++: without that the dispatcher is asked.
+    Functions {
+        init_fragment: c"aoti_torch_library_init_fragment" fn(*const c_char, *const c_char, u32, *mut *mut c_void) -> Status;
+        init_impl: c"aoti_torch_library_init_impl" fn(*const c_char, *const c_char, *const c_char, u32, *mut *mut c_void) -> Status;
+        define: c"aoti_torch_library_def" fn(*mut c_void, *const c_char) -> Status;
+        implement: c"torch_library_impl" fn(*mut c_void, *const c_char, Kernel, u64) -> Status;
+        dispatch: c"torch_call_dispatcher" fn(*const c_char, *const c_char, *mut Value, u64) -> Status;
+        delete_tensor: c"aoti_torch_delete_tensor_object" fn(TensorHandle) -> Status;
+        new_handle: c"aoti_torch_new_tensor_handle" fn(TensorHandle, *mut TensorHandle) -> Status;
+        dim: c"aoti_torch_get_dim" fn(TensorHandle, *mut i64) -> Status;
+        sizes: c"aoti_torch_get_sizes" fn(TensorHandle, *mut *mut i64) -> Status;
+        strides: c"aoti_torch_get_strides" fn(TensorHandle, *mut *mut i64) -> Status;
+        dtype: c"aoti_torch_get_dtype" fn(TensorHandle, *mut i32) -> Status;
+        device_type: c"aoti_torch_get_device_type" fn(TensorHandle, *mut i32) -> Status;
+        device_index: c"aoti_torch_get_device_index" fn(TensorHandle, *mut i32) -> Status;
+        is_defined: c"aoti_torch_is_defined" fn(TensorHandle, *mut bool) -> Status;
+        storage_size: c"aoti_torch_get_storage_size" fn(TensorHandle, *mut i64) -> Status;
+        const_data: c"torch_get_const_data_ptr" fn(TensorHandle, *mut *mut c_void) -> Status;
+        mutable_data: c"torch_get_mutable_data_ptr" fn(TensorHandle, *mut *mut c_void) -> Status;
+        empty_strided: c"aoti_torch_empty_strided" fn(i64, *const i64, *const i64, i32, i32, i32, *mut TensorHandle) -> Status;
+        grad_mode: c"aoti_torch_grad_mode_is_enabled" fn() -> bool;
+        list_size: c"torch_list_size" fn(*mut c_void, *mut usize) -> Status;
+        list_get: c"torch_list_get_item" fn(*mut c_void, usize, *mut Value) -> Status;
+        list_delete: c"torch_delete_list" fn(*mut c_void) -> Status;
+        string_length: c"torch_string_length" fn(*mut c_void, *mut usize) -> Status;
+        string_data: c"torch_string_c_str" fn(*mut c_void, *mut *const u8) -> Status;
+        string_delete: c"torch_delete_string" fn(*mut c_void) -> Status;
+        /// of libstdc++ or libc++
+        cpp_delete: c"_ZdlPv" fn(*mut Value);
+        /// 2.11
+        from_blob: c"torch_from_blob" fn(*mut c_void, i64, *const i64, *const i64, i64, i32, i32, i32, *mut TensorHandle, i32, *const u8, i64, unsafe extern "C" fn(*mut c_void, *mut c_void), *mut c_void) -> Status;
+        /// 2.12
+        compliant_tag: c"torch_tag_pt2_compliant_tag" fn() -> i32;
+        /// 2.12
+        define_with_tags: c"torch_library_def_with_tags" fn(*mut c_void, *const c_char, *const i32, i32) -> Status;
+        /// 2.13
+        what: c"torch_exception_get_what_without_backtrace" fn() -> *const c_char;
+        /// 2.13
+        value_delete: c"torch_delete_stable_ivalue" fn(*mut Value) -> Status;
+        check: c"aoti_torch_check" fn(bool, *const c_char, *const c_char, u32, *const c_char);
+        /// `c10::TensorImpl::requires_grad() const`
+        requires_grad: c"_ZNK3c1010TensorImpl13requires_gradEv" fn(*const c_void) -> bool;
+        /// `torch::autograd::impl::bump_version(at::Tensor const&)`, which throws for a tensor of inference mode
+        bump_version: c"_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE" fn(TensorHandle);
+        /// `c10::TensorImpl::_fw_grad(uint64_t, at::TensorBase const&) const`: without it tangents are lost
+        tangent: c"_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE" fn(*const c_void, u64, TensorHandle) -> TensorHandle;
+    }
 }
 
-/// `c10::TensorImpl::requires_grad() const`, and `torch::autograd::impl::bump_version(at::Tensor const&)`, which throws for a tensor
-/// of inference mode.
-#[derive(Clone, Copy)]
-pub(crate) struct Direct {
-    pub(crate) requires_grad: unsafe extern "C" fn(*const c_void) -> bool,
-    pub(crate) bump_version: unsafe extern "C-unwind" fn(TensorHandle),
+/// The library that calls.
+pub(crate) struct Torch {
+    functions: Functions,
+    /// What the library writes to stderr.
+    pub(crate) log_level: Option<&'static AtomicI32>,
+    get_stream: Option<unsafe extern "C" fn(i32, *mut *mut c_void) -> Status>,
+    pub(crate) cpu: i32,
+    pub(crate) cuda: i32,
+    /// By the codes of `PyTorch`.
+    dtypes: [DType; 64],
 }
 
-impl Direct {
-    fn find(library: &Library) -> Option<Self> {
-        Some(Self {
-            requires_grad: function(library, c"_ZNK3c1010TensorImpl13requires_gradEv")?,
-            bump_version: function(library, c"_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE")?,
-        })
+impl Deref for Torch {
+    type Target = Functions;
+
+    fn deref(&self) -> &Functions {
+        &self.functions
     }
 }
 
@@ -132,6 +103,18 @@ static FOUND: OnceLock<Torch> = OnceLock::new();
 const ANY_VERSION: &CStr = c"aoti_torch_device_type_cpu";
 
 impl Torch {
+    fn new(library: &Library) -> Option<Self> {
+        Some(Self {
+            functions: Functions::of_library(library)?,
+            log_level: function(library, c"FLAGS_caffe2_log_level"),
+            get_stream: loaded("torch_cuda", c"aoti_torch_get_current_cuda_stream")
+                .and_then(|cuda| function(&cuda, c"aoti_torch_get_current_cuda_stream")),
+            cpu: number(library, c"aoti_torch_device_type_cpu")?,
+            cuda: number(library, c"aoti_torch_device_type_cuda")?,
+            dtypes: dtypes(library),
+        })
+    }
+
     /// Whether the process has loaded `PyTorch`, of any version.
     pub(crate) fn is_loaded() -> bool {
         FOUND.get().is_some() || loaded("torch_cpu", ANY_VERSION).is_some()

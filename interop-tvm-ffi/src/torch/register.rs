@@ -95,7 +95,7 @@ impl<'a> Namespace<'a> {
         if !signature.has_tensors() {
             return self.implement(c"CompositeExplicitAutograd", &name, operator.kernel);
         }
-        if !operator.has_gradients() {
+        if !operator.has_gradients {
             return self.implement_all(operator, &name);
         }
         for inner in operator.inner_names() {

@@ -19,7 +19,8 @@ pub(crate) struct Taken {
     /// Tensors, strings and lists are indices in the fields below, until nothing there moves any more.
     values: Vec<TVMFFIAny>,
     tensors: Vec<TakenTensor>,
-    strings: Vec<OwnedString>,
+    /// Each with the object that lends its bytes.
+    strings: Vec<(OwnedObject, Object<TVMFFIByteArray>)>,
     lists: Vec<(Vec<TVMFFIAny>, Object<TVMFFISeqCell>)>,
     /// Whether all items of all lists were taken.
     outcome: Result<(), CallError>,
@@ -44,20 +45,6 @@ impl<T> Object<T> {
     fn new(payload: T) -> Self {
         let header = TVMFFIObject { combined_ref_count: 0, type_index: 0, padding: 0, deleter: null() };
         Self { header, payload }
-    }
-}
-
-/// A string of the library, with the object that lends its bytes.
-struct OwnedString {
-    torch: &'static Torch,
-    handle: *mut c_void,
-    object: Object<TVMFFIByteArray>,
-}
-
-impl Drop for OwnedString {
-    fn drop(&mut self) {
-        // SAFETY: the string is owned, and this is its only release.
-        unsafe { (self.torch.string_delete)(self.handle) };
     }
 }
 
@@ -125,7 +112,7 @@ impl Taken {
             let at = usize::try_from(value.value).unwrap_or(usize::MAX);
             match value.type_index {
                 index::DL_TENSOR_PTR => value.value = address(&tensors[at].described),
-                index::STR => value.value = address(&strings[at].object),
+                index::STR => value.value = address(&strings[at].1),
                 _ => {}
             }
         };
@@ -196,8 +183,9 @@ impl Taken {
         unsafe { (self.torch.string_length)(handle, &raw mut size) };
         // SAFETY: as above.
         unsafe { (self.torch.string_data)(handle, &raw mut data) };
-        let object = Object::new(TVMFFIByteArray { data, size });
-        self.strings.push(OwnedString { torch: self.torch, handle, object });
+        // SAFETY: as the caller promises.
+        let string = unsafe { OwnedObject::new(handle, self.torch.string_delete) };
+        self.strings.push((string, Object::new(TVMFFIByteArray { data, size })));
         TVMFFIAny::new(index::STR, self.strings.len() as u64 - 1)
     }
 

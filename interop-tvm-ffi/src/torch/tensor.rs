@@ -9,7 +9,7 @@ use interop_core::{DType, Device};
 
 use crate::error::CallError;
 use crate::owned_object::OwnedObject;
-use crate::torch::library::{ABI, TensorHandle, Torch, Value};
+use crate::torch::library::{ABI, Status, TensorHandle, Torch, Value};
 
 /// The description of a tensor with one element that is nowhere.
 pub(crate) const NOTHING: DLTensor = DLTensor {
@@ -100,30 +100,34 @@ impl Torch {
     /// A new tensor of the library's allocator, whose elements are not initialized.
     pub(crate) fn allocate(&'static self, like: &DLTensor) -> Result<OwnedObject, CallError> {
         let (code, (device_type, index)) = (self.code_of(like.dtype)?, self.device_codes(like.device));
-        let (mut handle, ndim) = (null_mut(), like.ndim.into());
-        // SAFETY: lists of `ndim` numbers, and a place that is valid for a write.
-        let status = unsafe {
-            (self.empty_strided)(ndim, like.shape, like.strides, code, device_type, index, &raw mut handle)
-        };
-        self.check(status, "aoti_torch_empty_strided")?;
+        let (ndim, shape, strides) = (like.ndim.into(), like.shape, like.strides);
+        self.made("aoti_torch_empty_strided", |place| {
+            // SAFETY: lists of `ndim` numbers, and a place that is valid for a write.
+            unsafe { (self.empty_strided)(ndim, shape, strides, code, device_type, index, place) }
+        })
+    }
+
+    /// The tensor that a function makes, to whose place it writes.
+    fn made(
+        &self,
+        called: &str,
+        make: impl FnOnce(*mut TensorHandle) -> Status,
+    ) -> Result<OwnedObject, CallError> {
+        let mut handle = null_mut();
+        self.check(make(&raw mut handle), called)?;
         // SAFETY: the library has made this tensor.
         Ok(unsafe { OwnedObject::new(handle, self.delete_tensor) })
     }
 
-    /// The address of a tensor's first element.
+    /// The address of the first element of a tensor, which may be written.
     ///
     /// # Safety
     ///
     /// `handle` is a live tensor.
-    pub(crate) unsafe fn address(
-        &self,
-        handle: TensorHandle,
-        is_written: bool,
-    ) -> Result<*mut c_void, CallError> {
+    pub(crate) unsafe fn address(&self, handle: TensorHandle) -> Result<*mut c_void, CallError> {
         let mut data = null_mut();
-        let get_data = if is_written { self.mutable_data } else { self.const_data };
         // SAFETY: as the caller promises, and a place that is valid for a write.
-        self.check(unsafe { get_data(handle, &raw mut data) }, "torch_get_const_data_ptr")?;
+        self.check(unsafe { (self.mutable_data)(handle, &raw mut data) }, "torch_get_mutable_data_ptr")?;
         Ok(data)
     }
 
@@ -133,11 +137,8 @@ impl Torch {
     ///
     /// `handle` is a live tensor.
     pub(crate) unsafe fn another(&'static self, handle: TensorHandle) -> Result<OwnedObject, CallError> {
-        let mut other = null_mut();
         // SAFETY: as the caller promises, and a place that is valid for a write.
-        self.check(unsafe { (self.new_handle)(handle, &raw mut other) }, "aoti_torch_new_tensor_handle")?;
-        // SAFETY: the library has made this reference.
-        Ok(unsafe { OwnedObject::new(other, self.delete_tensor) })
+        self.made("aoti_torch_new_tensor_handle", |place| unsafe { (self.new_handle)(handle, place) })
     }
 
     /// A tensor that owns the memory of an array of Rust.
@@ -151,42 +152,38 @@ impl Torch {
         let raw = tensor.into_raw();
         // SAFETY: a live tensor.
         let DLTensor { data, device, ndim, dtype, shape, strides, byte_offset } = unsafe { (*raw).dl_tensor };
-        let outcome = self.code_of(dtype).and_then(|code| {
+        let made = self.code_of(dtype).and_then(|code| {
             let data = data.wrapping_byte_add(usize::try_from(byte_offset).unwrap_or(0));
             let (device_type, index) = self.device_codes(device);
             // The library wants no index of the host here.
             let index = if device == Device::CPU { -1 } else { index };
-            let (ndim, mut handle, none) = (i64::from(ndim), null_mut(), core::ptr::null());
-            // SAFETY: lists of `ndim` numbers, memory that lives until `release` is called, and a place that is valid for a write.
-            let status = unsafe {
-                from_blob(
-                    data,
-                    ndim,
-                    shape,
-                    strides,
-                    0,
-                    code,
-                    device_type,
-                    index,
-                    &raw mut handle,
-                    0,
-                    none,
-                    0,
-                    release,
-                    raw.cast(),
-                )
-            };
-            self.check(status, "torch_from_blob").map(|()| handle)
+            let (ndim, none, tensor) = (i64::from(ndim), core::ptr::null(), raw.cast());
+            self.made("torch_from_blob", |place| {
+                // SAFETY: lists of `ndim` numbers, memory that lives until `release` is called, and a place that is valid for a write.
+                unsafe {
+                    from_blob(
+                        data,
+                        ndim,
+                        shape,
+                        strides,
+                        0,
+                        code,
+                        device_type,
+                        index,
+                        place,
+                        0,
+                        none,
+                        0,
+                        release,
+                        tensor,
+                    )
+                }
+            })
         });
-        match outcome {
-            // SAFETY: the library has made this tensor.
-            Ok(handle) => Ok(unsafe { OwnedObject::new(handle, self.delete_tensor) }),
-            Err(error) => {
-                // SAFETY: the library has not taken the tensor.
-                drop(unsafe { ManagedTensor::from_raw(raw) });
-                Err(error)
-            }
-        }
+        made.inspect_err(|_| {
+            // SAFETY: the library has not taken the tensor.
+            drop(unsafe { ManagedTensor::from_raw(raw) });
+        })
     }
 
     /// Calls an operator of `PyTorch` with values that it takes.
@@ -207,11 +204,11 @@ impl Torch {
         if !unsafe { (self.grad_mode)() } {
             return Ok(false);
         }
-        if let Some(direct) = self.direct {
+        if let Some(requires_grad) = self.requires_grad {
             // SAFETY: a live tensor.
             let tensor = unsafe { implementation(handle) };
             // SAFETY: the same.
-            return Ok(unsafe { (direct.requires_grad)(tensor) });
+            return Ok(unsafe { requires_grad(tensor) });
         }
         // An alias of what requires a gradient is no leaf.
         // SAFETY: as the caller promises.
@@ -264,9 +261,9 @@ impl Torch {
         if unsafe { self.needs_gradient(handle) }? {
             return refused("requires a gradient, which a write would lose: call it under torch.no_grad()");
         }
-        if let Some(direct) = self.direct {
+        if let Some(bump_version) = self.bump_version {
             // SAFETY: as the caller promises.
-            unsafe { (direct.bump_version)(handle) };
+            unsafe { bump_version(handle) };
             return Ok(());
         }
         // This changes no element, and increments the version. It fails for a tensor of inference mode.
