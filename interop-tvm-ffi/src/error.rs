@@ -27,6 +27,8 @@ use interop_core::{Error, ErrorKind, Refused};
 pub struct CallError {
     pub(crate) class: &'static CStr,
     pub(crate) text: String,
+    /// Whether it is of `interop-core`, and does not say where it is from.
+    pub(crate) lacks_origin: bool,
 }
 
 impl CallError {
@@ -37,16 +39,17 @@ impl CallError {
     #[cold]
     #[must_use]
     pub fn new(class: &'static CStr, text: impl Into<String>) -> Self {
-        Self { class, text: text.into() }
+        Self { class, text: text.into(), lacks_origin: false }
     }
 
     /// The error that the library has already set.
-    pub(crate) const RAISED: Self = Self { class: c"", text: String::new() };
+    pub(crate) const RAISED: Self = Self { class: c"", text: String::new(), lacks_origin: false };
 
     /// The error of a function with this name.
     #[cold]
     pub(crate) fn of_function(error: Box<dyn StdError + Send + Sync>, function: &str) -> Self {
         match error.downcast::<Self>().map_err(<dyn StdError + Send + Sync>::downcast::<Error>) {
+            Ok(own) if own.lacks_origin => Self { text: format!("{own} (from `{function}`)"), ..*own },
             Ok(own) => *own,
             // A nearer origin stays.
             Err(Ok(error)) => error.with_origin(format_args!("`{function}`")).into(),
@@ -72,7 +75,8 @@ fn class(kind: ErrorKind) -> &'static CStr {
 
 impl From<Error> for CallError {
     fn from(error: Error) -> Self {
-        Self::new(class(error.kind()), error.to_string())
+        let lacks_origin = error.origin().is_none();
+        Self { lacks_origin, ..Self::new(class(error.kind()), error.to_string()) }
     }
 }
 
