@@ -177,6 +177,32 @@ impl<A> ReturnValue<ValueKind> for NewArray<A> {
     }
 }
 
+impl<A> NewArray<A> {
+    /// The array without its type, as the result of a function for several element types.
+    ///
+    /// ```
+    /// use interop_core::arrays::ArrayD;
+    /// use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
+    /// use interop_core::dispatch;
+    /// use interop_tvm_ffi::{Call, CallError, NewArray};
+    ///
+    /// fn squared(call: &Call<'_>, from: BorrowedTensor<'_>) -> Result<NewArray<()>, CallError> {
+    ///     Ok(dispatch!(from, [f32, f64], T => {
+    ///         let from: ArrayD<Borrowed<'_, T>> = from.into_array()?;
+    ///         let mut to: NewArray<ArrayD<BorrowedMut<'_, T>>> = call.new_like(&from)?;
+    ///         to.zip_map_inplace(&from, |_: T, value: T| value * value)?;
+    ///         to.untyped()
+    ///     })?)
+    /// }
+    ///
+    /// interop_tvm_ffi::export! { squared(call, from) }
+    /// ```
+    #[must_use]
+    pub fn untyped(self) -> NewArray<()> {
+        NewArray { array: (), tensor: self.tensor }
+    }
+}
+
 impl<A> Deref for NewArray<A> {
     type Target = A;
 

@@ -43,6 +43,12 @@ def test_errors_arrive():
     assert (scaled(X, 2.0) == 2 * X).all()
 
 
+def test_an_error_of_python_names_the_function():
+    for function, name in ((scaled, "scaled"), (scale, "scale")):
+        with pytest.raises(TypeError, match=rf"\b{name}\b(.|\n)*missing"):
+            function(X)
+
+
 def test_a_panic_arrives(f):
     jax_tvm_ffi.register_ffi_target("tests.explode", f.explode, arg_spec=["args"], platform="cpu")
     with pytest.raises(Exception, match="`explode` panicked: row of 4"):

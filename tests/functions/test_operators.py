@@ -108,6 +108,17 @@ def test_gradients():
     OPERATORS.product(only_one, row(3)).sum().backward()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_several_element_types(dtype):
+    x = torch.rand(3, 2, dtype=dtype, requires_grad=True)
+    result = OPERATORS.squared(x)
+    result.sum().backward()
+    assert result.dtype == dtype and torch.equal(result, x * x) and torch.equal(x.grad, 2 * x)
+    assert set(torch.library.opcheck(OPERATORS.squared.default, (x,)).values()) == {"SUCCESS"}
+    with pytest.raises(RuntimeError, match=r"found int64, allowed: float32, float64 \(from argument `from` of `squared`\)"):
+        OPERATORS.squared(torch.arange(3))
+
+
 def train(product, exponential):
     torch.manual_seed(1)
     weights, inputs, losses = row(8, requires_grad=True), row(20, 8), []
@@ -253,7 +264,7 @@ DENSE = "allowed: dense tensors on the CPU or on CUDA"
 BAD = {
     "dtype": (lambda: OPERATORS.product(row(3).float(), row(3)), "`dtype`: found float32, allowed: float64 (from argument `a` of `product`)"),
     "complex": (lambda: OPERATORS.exponential(row(3).to(torch.complex64).conj()), "found complex64, allowed: float64"),
-    "shapes": (lambda: OPERATORS.product(row(3), row(4)), "`shape`: found [4], allowed: [3], the shape of the other array"),
+    "shapes": (lambda: OPERATORS.product(row(3), row(4)), "`shape`: found [4], allowed: [3], the shape of the other array (from `product`)"),
     "rank": (lambda: OPERATORS.product(row(3), row(3, 1)), "found [3, 1], allowed: [3]"),
     "an array for a list": (lambda: OPERATORS.total(1.0), "Expected a value of type 'List[Tensor]'"),
     "negated, written": (lambda: OPERATORS.shift_(torch._neg_view(row(3)), 1.0), "lazy sign or conjugate"),
@@ -438,7 +449,7 @@ def test_threads_have_errors_of_their_own():
 def test_nothing_leaks():
     import resource
 
-    large = torch.ones(1 << 18, dtype=torch.float64)
+    large = torch.ones(1 << 16, dtype=torch.float64)
     gradient = large.clone().requires_grad_()
 
     def once():

@@ -284,14 +284,16 @@ def test_wrong_arguments(arguments, kind, text):
     assert (on_gpu() * 2).tolist() == [2.0] * 6
 
 
-def test_arguments_that_do_not_fit_together():
-    x = on_gpu()
+@pytest.mark.parametrize("way", ["direct", "operators"])
+def test_arguments_that_do_not_fit_together(way):
+    """Among them tensors of two devices."""
+    scale_into, x = (hello_functions if way == "direct" else OPERATORS).scale_into, on_gpu()
     for to in (x, x[1:].new_zeros(5), torch.zeros(6), torch.zeros(2, 3, device="cuda")):
-        with pytest.raises((TypeError, ValueError, RuntimeError)):
-            hello_functions.scale_into(x, to, 2.0)
+        with pytest.raises((TypeError, ValueError, RuntimeError), match="found .*, allowed: "):
+            scale_into(x, to, 2.0)
     with pytest.raises((TypeError, ValueError, RuntimeError)):
-        hello_functions.scale_into(x[:4], x[2:], 2.0)
-    hello_functions.scale_into(x[:3], x[3:], 2.0)
+        scale_into(x[:4], x[2:], 2.0)
+    scale_into(x[:3], x[3:], 2.0)
     assert x.tolist() == [1, 1, 1, 2, 2, 2]
 
 

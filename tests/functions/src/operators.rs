@@ -104,6 +104,16 @@ fn filled<'c, T: interop_core::Element>(
     Ok(to)
 }
 
+/// For two element types.
+fn squared(call: &Call<'_>, from: BorrowedTensor<'_>) -> Result<NewArray<()>, CallError> {
+    Ok(dispatch!(from, [f32, f64], T => {
+        let from: In<'_, T> = from.into_array()?;
+        let mut to: New<'_, T> = call.new_like(&from)?;
+        to.zip_map_inplace(&from, |_: T, value: T| value * value)?;
+        to.untyped()
+    })?)
+}
+
 /// In memory of Rust.
 fn owned(array: In<'_>) -> Result<Array<HostVec<f64>>> {
     let values = HostVec::from(array.to_vec::<f64>()?);
@@ -217,6 +227,9 @@ interop_tvm_ffi::export! {
     shifted_rows(call, array, skip, count);
     #[shape(table: [max(table.0, 0)], dtype = int64)]
     positives(call, table);
+    #[like(from)]
+    #[gradient(from = 2 * gradient * from)]
+    squared(call, from);
     #[like(array)]
     owned(array);
     sum_all(arrays, weights, extra, offset);
