@@ -16,6 +16,7 @@ mod counted_imports;
 mod cuda_buffer;
 mod cuda_program;
 mod dead_driver;
+mod default_streams;
 mod deferred_releases;
 mod destroyed_handles;
 mod device_copies;

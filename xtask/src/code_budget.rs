@@ -5,7 +5,7 @@ use crate::{files, workspace};
 
 /// The folders of sources, and their most lines, in hundreds.
 const BUDGETS: [(&str, usize); 7] = [
-    ("interop-core/src", 21_100),
+    ("interop-core/src", 21_220),
     ("interop-derive/src", 5_000),
     ("interop-ipc/src", 2_300),
     ("interop-kernel/src", 5_700),

@@ -328,7 +328,7 @@ impl<'a> LentTensor<'a> {
             let allowed = "packed elements: a bare tensor has no flag for padded ones";
             return Err(Error::new(ErrorKind::Unsupported, "dtype", found, allowed));
         }
-        hand_over(&info, stream)?;
+        hand_over(&info, info.consumer(stream))?;
         let (shape, strides) = (info.shape().iter(), info.strides().iter());
         let numbers = shape.map(|extent| *extent as i64).chain(strides.map(|stride| *stride as i64));
         let mut numbers: Vec<i64> = numbers.collect();

@@ -11,6 +11,7 @@ use crate::derive::fields::axes::{ShapeField, StridesField};
 use crate::derive::fields::stream::AsStream;
 use crate::driver::pointer::address_for_kernels;
 use crate::driver::reach::InReach;
+use crate::driver::stream::Stream;
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
 use crate::memory::host::cells::ReadOnlyCell;
@@ -424,7 +425,7 @@ pub unsafe trait CudaArray {
             poll_in_passing();
             return Ok(());
         }
-        hand_over(&info, stream)
+        hand_over(&info, info.consumer(stream))
     }
 
     /// Makes the array's own stream wait for the work that is now on `stream`. Call it after you launch a kernel that
@@ -463,7 +464,8 @@ pub unsafe trait CudaArray {
     /// }
     /// ```
     fn wait_for_stream(&self, stream: StreamHandle) -> Result<()> {
-        hand_back(&self.info()?, stream)
+        let info = self.info()?;
+        hand_back(&info, Stream::named(stream, info.device()))
     }
 
     /// Exports the array; the tensor owns the struct. It is writable unless the memory is read-only.
@@ -522,10 +524,11 @@ pub unsafe trait CudaArray {
             Ok(info) => info,
             Err(error) => return Err(Refused::new(whole.into_inner().0, error)),
         };
-        let exported = match hand_over(&info, stream) {
+        let consumer = info.consumer(stream);
+        let exported = match hand_over(&info, consumer) {
             // SAFETY: rules 1 to 3 for as long as the export owns the struct, which nothing else can reach.
             Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) }
-                .map(|tensor: ManagedTensor<A>| tensor.ready_on(stream)),
+                .map(|tensor: ManagedTensor<A>| tensor.ready_on(consumer)),
             Err(error) => Err(Refused::new(whole.into_inner(), error)),
         };
         exported.map_err(|Refused { value, error }| Refused::new(value.0, error))
@@ -559,10 +562,11 @@ pub unsafe trait CudaArray {
         Self: Sized + Send + Sync + 'static,
     {
         let info = self.info()?;
-        hand_over(&info, stream)?;
+        let consumer = info.consumer(stream);
+        hand_over(&info, consumer)?;
         // SAFETY: rules 1 to 3 while the handle exists, because nothing can borrow the struct mutably then.
         let tensor: ManagedTensor<A> =
             unsafe { export_kept(&info, InReach::new(Arc::clone(self), None), Ownership::Shared) }?;
-        Ok(tensor.ready_on(stream))
+        Ok(tensor.ready_on(consumer))
     }
 }

@@ -118,6 +118,21 @@ pub(crate) struct ScopeStream {
     pub(crate) device: Device,
 }
 
+impl ScopeStream {
+    /// The stream for arrays of a device. A default stream is one of one context from then on, whatever context is current at the
+    /// launches and at the end.
+    #[inline]
+    fn on(self, device: Device) -> Result<Self> {
+        if self.stream.is_default() { self.locate(device) } else { Ok(Self { device, ..self }) }
+    }
+
+    #[cold]
+    fn locate(self, device: Device) -> Result<Self> {
+        let stream = self.stream.for_device(device);
+        Ok(Self { stream: driver().map_or(Ok(stream), |driver| stream.with_context(driver))?, device })
+    }
+}
+
 /// An array of a scope.
 struct Member<'a> {
     state: MemoryState,
@@ -271,16 +286,13 @@ impl<'a> ScopeState<'a> {
                 stream.map(|stream| ScopeStream { stream, device: member.device })
             };
             let any = || self.arrays.iter().find_map(Member::stream);
-            let any = || any().map(|stream| ScopeStream { stream: stream.for_device(device), device });
-            let legacy = Stream::legacy(None, device);
-            let default = || driver().map_or(Ok(legacy), |driver| legacy.with_context(driver));
+            let any = || any().map(|stream| ScopeStream { stream, device });
             let stream = self.arrays.iter().find_map(on_its_device).or_else(any);
-            self.choose(stream.map_or_else(|| default().map(|stream| ScopeStream { stream, device }), Ok)?)?
+            self.choose(stream.unwrap_or(ScopeStream { stream: Stream::legacy(None, device), device }))?
         };
         // A default stream is that of the device with which it was waited for.
         let is_known = scope.stream.is_default() && scope.device != Device::UNKNOWN;
-        let device = if is_known { scope.device } else { device };
-        Ok(ScopeStream { stream: scope.stream.for_device(device), device })
+        scope.on(if is_known { scope.device } else { device })
     }
 
     /// Finds the handle of a default stream that was named, for memory of this device.
@@ -305,6 +317,16 @@ impl<'a> ScopeState<'a> {
     /// [`ErrorKind::AlreadyBorrowed`] for memory that another array of this scope, another scope or a host view uses, if one of
     /// them writes; otherwise as [`LaunchScope::read`](crate::LaunchScope::read).
     pub(crate) fn add(&mut self, info: &ArrayInfo, scope_use: ScopeUse<'a>) -> Result<()> {
+        if info.state.is_open() && info.device != Device::CPU {
+            let mut info = info.clone();
+            info.state.locate(info.device);
+            return self.add_located(&info, scope_use);
+        }
+        self.add_located(info, scope_use)
+    }
+
+    /// Adds an array whose streams no other context changes.
+    fn add_located(&mut self, info: &ArrayInfo, scope_use: ScopeUse<'a>) -> Result<()> {
         let elements = info.elements();
         let shared = is_shared(info).then_some(elements);
         self.check_aliases(&elements, scope_use.writes)?;
@@ -330,9 +352,9 @@ impl<'a> ScopeState<'a> {
         let scope = self.stream.map(|scope| {
             // A default stream belongs to the device of the first array.
             let is_known = scope.device != Device::UNKNOWN;
-            let device = if is_known { scope.device } else { device.unwrap_or(info.device) };
-            ScopeStream { stream: scope.stream.for_device(device), device }
+            scope.on(if is_known { scope.device } else { device.unwrap_or(info.device) })
         });
+        let scope = scope.transpose()?;
         // A library that hides its streams, or a kept array, leaves the choice to an array after it. So does an array on a default
         // stream in memory of no single device.
         let is_on_any = |own: &Stream| info.device.device_type.is_host_accessible() && own.is_default();
@@ -374,6 +396,7 @@ impl<'a> ScopeState<'a> {
 
     /// Sets the stream of the scope, and makes it wait for the arrays that came before.
     fn choose(&mut self, scope: ScopeStream) -> Result<ScopeStream> {
+        let scope = scope.on(scope.device)?;
         self.arrays.iter().try_for_each(|member| member.order_before(scope.stream, Waiter::Stream))?;
         self.stream = Some(scope);
         Ok(scope)

@@ -51,6 +51,8 @@ enum ContextOfStream {
     Known(Context),
     /// That of a default stream: the one in which memory of a device is used on this thread.
     OfDevice(Device),
+    /// The default streams of every primary context in use, for memory of no device that was named while no context was current.
+    Every,
 }
 
 /// What tells a stream from all others of the process.
@@ -87,6 +89,13 @@ impl Stream {
         handle.number().map(|number| Self { number, context })
     }
 
+    /// The stream that a handle means here and now, whatever context is current later: what comes into this crate is named by it. A
+    /// default stream is that of the context in which memory of `device` is used. `None` for `NothingPending`.
+    #[inline]
+    pub(crate) fn named(handle: StreamHandle, device: Device) -> Option<Self> {
+        Self::anywhere(handle).map(|stream| stream.located(device))
+    }
+
     /// The stream that a handle means where it is used: a default stream is that of the context in which the memory is used
     /// then. `None` for `NothingPending`.
     #[inline]
@@ -117,7 +126,7 @@ impl Stream {
             ContextOfStream::Known(context) => {
                 StreamId { handle: key_of(self.handle()), context: context.to_raw().get() }
             }
-            ContextOfStream::OfDevice(_) => StreamId::NONE,
+            ContextOfStream::OfDevice(_) | ContextOfStream::Every => StreamId::NONE,
         }
     }
 
@@ -179,6 +188,7 @@ impl Stream {
             },
             ContextOfStream::Known(context) => Ok(context),
             ContextOfStream::OfDevice(device) => context_for(driver, device),
+            ContextOfStream::Every => Ok(contexts_in_use(driver)?[0]),
         }
     }
 
@@ -190,11 +200,35 @@ impl Stream {
     /// The stream, with the context of a default stream.
     pub(crate) fn with_context(self, driver: &Driver) -> Result<Self> {
         match self.context {
-            ContextOfStream::OfDevice(device) => {
-                Ok(Self { context: ContextOfStream::Known(context_for(driver, device)?), ..self })
+            ContextOfStream::OfDevice(_) | ContextOfStream::Every => {
+                Ok(Self { context: ContextOfStream::Known(self.context(driver)?), ..self })
             }
             _ => Ok(self),
         }
+    }
+
+    /// The stream that is meant now, whatever context is current later. Memory of `device` selects the context of a default stream, if it
+    /// is not known. Without a driver no work is pending on any stream.
+    #[inline]
+    pub(crate) fn located(self, device: Device) -> Self {
+        if self.is_open() && device != Device::CPU { self.locate(device) } else { self }
+    }
+
+    /// Whether the context that is current will say which default stream this is.
+    #[inline]
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self.context, ContextOfStream::OfDevice(_))
+    }
+
+    #[cold]
+    fn locate(self, device: Device) -> Self {
+        let found = driver().and_then(|driver| used_for(driver, Context::current(driver)?, device));
+        let context = match found {
+            Ok(Some(context)) => ContextOfStream::Known(context),
+            Ok(None) => ContextOfStream::Every,
+            Err(_) => ContextOfStream::OfDevice(device),
+        };
+        Self { context, ..self }
     }
 
     /// As [`with_context`](Self::with_context), while a context is current. Pinned and managed memory belongs to no device: if no context is
@@ -211,6 +245,7 @@ impl Stream {
                 }
                 None => (None, contexts_in_use(driver)?),
             },
+            ContextOfStream::Every => (None, contexts_in_use(driver)?),
             _ => (Some(self), Vec::new()),
         };
         let of = move |context| Self { context: ContextOfStream::Known(context), ..self };
@@ -253,6 +288,7 @@ impl Stream {
             ContextOfStream::Known(context) if !means_default_streams_of(context, device) => {
                 is_gone(context).then_some(StreamHandle::NothingPending)
             }
+            ContextOfStream::Every if is_any_current() => None,
             _ => Some(self.handle()),
         }
     }
@@ -270,6 +306,11 @@ impl Stream {
         );
         Ok(Some(Device::cuda(ordinal?)))
     }
+}
+
+#[cold]
+fn is_any_current() -> bool {
+    driver().is_ok_and(|driver| Context::current(driver) != Ok(None))
 }
 
 #[cold]

@@ -371,13 +371,13 @@ impl<'a> Extraction<'a> {
     /// Fails like [`cuda::stream_wait`](crate::cuda::stream_wait), with the field as the origin.
     pub(crate) fn order_before_field(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
-            this.import.stream_field =
-                Some(Placement::all_on(Stream::new(stream, None, this.import.info.device)));
+            let own = Stream::named(stream, this.import.info.device);
+            this.import.stream_field = Some(Placement::all_on(own));
             let ready = if stream == StreamHandle::NothingPending {
                 this.finish()
             } else {
                 let info = this.info();
-                hand_over(info, stream).and_then(|()| join_default_stream(stream, info.device()))
+                hand_over(info, own).and_then(|()| join_default_stream(stream, info.device()))
             };
             ready.map_err(|error| error.with_origin(format_args!("the field `{field}`")))
         });

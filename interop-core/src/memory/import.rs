@@ -104,7 +104,7 @@ impl Import {
         // The owner of an earlier import already has its reach.
         let reach = owner.reach().or_else(|| memory_check::reach_in_use(&info));
         let owner = owner.with_reach(reach);
-        let placement = info.state.on_one_stream().next(Change::Stored);
+        let placement = info.state.on_one_stream().next(Change::Stored).located(info.device);
         let release_is_ordered = info.state.release_is_ordered;
         let state = MemoryState { release_is_ordered, ..MemoryState::new(placement) };
         Self::new(ArrayInfo::new(info.description, state), owner, None)
@@ -405,6 +405,7 @@ impl Import {
     /// [`ErrorKind::AlreadyBorrowed`](crate::ErrorKind::AlreadyBorrowed) while a [`LaunchScope`](crate::LaunchScope) writes to the
     /// memory on another stream, by another import of it for example.
     pub fn with_stream(mut self, stream: StreamHandle) -> Result<Self, Refused<Self>> {
+        let stream = Stream::named(stream, self.info.device);
         // Without a driver no work is pending.
         if is_available() {
             if let Err(error) = hand_over(&self.info, stream) {
@@ -412,7 +413,6 @@ impl Import {
             }
         }
         // A library with hidden streams goes on working on them.
-        let stream = Stream::anywhere(stream);
         let after = self.info.state.placement.next(Change::Ordered(stream));
         if self.info.device != Device::CPU {
             self.put_on_ordered_stream(stream, None);
@@ -430,7 +430,7 @@ impl Import {
     /// [`NothingPending`](StreamHandle::NothingPending), no work is pending.
     #[must_use]
     pub unsafe fn assume_ready_on(mut self, stream: StreamHandle) -> Self {
-        self.put_on_ordered_stream(Stream::anywhere(stream), None);
+        self.put_on_ordered_stream(Stream::named(stream, self.info.device), None);
         self
     }
 
@@ -442,6 +442,7 @@ impl Import {
         }
         // The library of the array knows nothing of this stream, so it may not order the release.
         self.info.state.note_used();
+        let stream = stream.map(|stream| stream.located(self.info.device));
         self.change(Change::Stated(stream));
         // The query is needed only if an event would be recorded.
         let is_captured = || stream.is_some_and(|stream| is_capturing(stream.handle()));
@@ -479,7 +480,7 @@ impl Import {
             StreamHandle::PerThreadDefault if !is_capturing(stream) => StreamHandle::LegacyDefault,
             stream => stream,
         };
-        let stream = Stream::in_context_of(stream, context);
+        let stream = Stream::in_context_of(stream, context).map(|stream| stream.located(self.info.device));
         let is_argument = self.info.device.device_type == DeviceType::CUDA && self.owner.reach().is_some();
         match stream {
             Some(stream) if is_argument => {

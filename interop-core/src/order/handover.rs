@@ -117,6 +117,26 @@ impl<'a> ArrayWork<'a> {
 }
 
 impl ArrayInfo {
+    /// The stream of a consumer of the array. If it has to wait, it is that of the context which is current now; the array's own stream
+    /// means itself in any context.
+    #[inline]
+    pub(crate) fn consumer(&self, handle: StreamHandle) -> Option<Stream> {
+        match handle {
+            StreamHandle::NothingPending => None,
+            StreamHandle::Raw(_) => Stream::anywhere(handle),
+            _ if self.device == Device::CPU => None,
+            _ => self.default_stream_of_consumer(handle),
+        }
+    }
+
+    #[cold]
+    fn default_stream_of_consumer(&self, handle: StreamHandle) -> Option<Stream> {
+        let stream = Stream::new(handle, None, self.device);
+        let is_ready = self.state.of_storage.is_none()
+            && (self.state.placement.is_nothing() || self.state.placement.only_stream(self.device) == stream);
+        stream.map(|stream| if is_ready { stream } else { stream.located(self.device) })
+    }
+
     /// The work for which the next user of the array waits.
     #[inline]
     pub(crate) fn work(&self) -> ArrayWork<'_> {
@@ -125,19 +145,18 @@ impl ArrayInfo {
     }
 }
 
-/// Makes the consumer's stream wait for the work that is pending on an array. For `NothingPending` the host waits, so that it
-/// is true.
+/// Makes the consumer's stream wait for the work that is pending on an array. Without a stream nothing is to be pending, so the host
+/// waits.
 ///
 /// # Errors
 ///
 /// As [`stream_wait`](crate::cuda::stream_wait()).
 #[inline]
-pub(crate) fn hand_over(info: &ArrayInfo, consumer: StreamHandle) -> Result<()> {
+pub(crate) fn hand_over(info: &ArrayInfo, consumer: Option<Stream>) -> Result<()> {
     if info.device().device_type == DeviceType::CPU {
         return Ok(());
     }
     poll_in_passing();
-    let consumer = Stream::new(consumer, None, info.device());
     let claim = Claim::asked(info, consumer)?;
     info.work().order_before(consumer.map_or(Waiter::Host, Waiter::Stream), claim)
 }
@@ -233,19 +252,16 @@ pub(crate) fn stream_for_interface(info: &ArrayInfo) -> Result<StreamHandle> {
 ///
 /// [`ErrorKind::Stream`] for an array that states that nothing is pending, and as
 /// [`stream_wait`](crate::cuda::stream_wait()).
-pub(crate) fn hand_back(info: &ArrayInfo, stream: StreamHandle) -> Result<()> {
+pub(crate) fn hand_back(info: &ArrayInfo, stream: Option<Stream>) -> Result<()> {
     let device = info.device();
-    let Some(work) = Stream::new(stream, None, device).filter(|_| device.device_type != DeviceType::CPU)
-    else {
-        return Ok(());
-    };
+    let Some(work) = stream.filter(|_| device.device_type != DeviceType::CPU) else { return Ok(()) };
     let placement = info.state.placement;
     let Some(own) = placement.handle() else {
         let is_missed = info.work().misses(work)?;
         return if is_missed { order(Waiter::Host, Work::Stream(work)).map(drop) } else { Ok(()) };
     };
     if own == StreamHandle::NothingPending {
-        let found = text!("{own}, and pending work on the {stream}");
+        let found = text!("{own}, and pending work on the {}", work.handle());
         let allowed = "a struct whose `stream` field holds a stream that can wait for the work";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }

@@ -69,8 +69,7 @@ impl StorageState<'_> {
 /// What is known of the use of memory. It travels with the memory: from an import to a storage, to a description, into a scope.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryState {
-    /// Where the work on the memory is. A default stream is resolved only when it is used, because its name may mean another
-    /// stream on another thread.
+    /// Where the work on the memory is. A default stream of a `stream` field has no context before it is used.
     pub(crate) placement: Placement,
     /// How the memory was used, if this crate watches it.
     pub(crate) uses: Option<Arc<Uses>>,
@@ -89,6 +88,20 @@ impl MemoryState {
     #[inline]
     pub(crate) const fn new(placement: Placement) -> Self {
         Self { placement, uses: None, of_storage: None, release_is_ordered: false, is_foreign: false }
+    }
+
+    /// Whether the context that is current will say on which default streams the work is.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.placement.is_open() || self.of_storage.as_deref().is_some_and(|work| work.is_open())
+    }
+
+    /// Chooses the default streams of memory of `device` for good, whatever context is current later.
+    pub(crate) fn locate(&mut self, device: Device) {
+        self.placement = self.placement.located(device);
+        if let Some(work) = &mut self.of_storage {
+            **work = work.located(device);
+        }
     }
 
     /// The placement as work on one stream: unknown if there is other work beside a `stream` field.

@@ -153,6 +153,23 @@ impl Placement {
         if self.is_nothing() { Some(StreamHandle::NothingPending) } else { self.last().map(Stream::handle) }
     }
 
+    /// Whether the context that is current will say on which default stream the work is.
+    #[inline]
+    pub(crate) fn is_open(self) -> bool {
+        self.last().is_some_and(Stream::is_open)
+    }
+
+    /// The same placement on memory of `device`, whatever context is current later.
+    pub(crate) fn located(self, device: Device) -> Self {
+        match self {
+            Self::On(stream) => Self::On(stream.located(device)),
+            Self::Shared(stream) => Self::Shared(stream.located(device)),
+            Self::Callers(stream) => Self::Callers(stream.located(device)),
+            Self::Named(stream) => Self::Named(stream.located(device)),
+            Self::Nothing | Self::InField | Self::Unknown | Self::Settled(_) => self,
+        }
+    }
+
     /// The stream with the last work that is known, on memory of `device`.
     #[inline]
     pub(crate) fn stream(self, device: Device) -> Option<Stream> {

@@ -185,7 +185,8 @@ impl CompactCopy {
         info: &ArrayInfo,
         consumer: StreamHandle,
     ) -> Result<CudaBuffer> {
-        hand_over(info, consumer)?;
+        let on = Stream::new(consumer, Some(stream.context), info.device());
+        hand_over(info, on)?;
         let _entered = stream.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         let ordinal = info.device().device_id;
@@ -199,15 +200,13 @@ impl CompactCopy {
         // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
         // copy.
         let queued = unsafe { queue_copy(driver, stream, &self.plan, self.from, to) }.map_err(Error::from);
-        let done = queued.and_then(|()| hand_back(info, consumer));
+        let done = queued.and_then(|()| hand_back(info, on));
         if done.is_err() {
             // The queued copy reads the array, but the array's own stream does not wait for it.
             let _ = finish_stream(driver, stream.raw);
         }
         buffer.note_work(consumer);
-        if let (Some(uses), Some(on)) =
-            (&info.state.uses, Stream::new(consumer, Some(stream.context), info.device()))
-        {
+        if let (Some(uses), Some(on)) = (&info.state.uses, on) {
             uses.note_work(on);
         }
         done.map(|()| buffer)
@@ -256,7 +255,10 @@ impl CompactCopy {
             ..info.description.clone()
         };
         let release_is_ordered = buffer.release_is_ordered();
-        let state = MemoryState { release_is_ordered, ..MemoryState::new(Placement::on(stream)) };
+        let state = MemoryState {
+            release_is_ordered,
+            ..MemoryState::new(Placement::all_on(Stream::named(stream, buffer.device)))
+        };
         ArrayInfo::new(description, state)
     }
 }

@@ -36,7 +36,7 @@ const SUPPORTED_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADD
 pub struct ManagedTensor<A: TensorAbi = Versioned> {
     tensor: NonNull<A>,
     /// The stream of the consumer, for which an export has made the memory ready.
-    ready_on: StreamHandle,
+    ready_on: Option<Stream>,
 }
 
 // SAFETY: a managed tensor may be released on any thread: `dlpack.h` names no thread, and exports require a `Send`
@@ -65,16 +65,14 @@ impl<A: TensorAbi> ManagedTensor<A> {
         // SAFETY: the pointer is not null, by 1.
         let tensor = unsafe { NonNull::new_unchecked(tensor) };
         // Without a `stream` argument the producer synchronizes with the legacy default stream.
-        Self { tensor, ready_on: StreamHandle::LegacyDefault }
+        Self { tensor, ready_on: Stream::anywhere(StreamHandle::LegacyDefault) }
     }
 
     /// States for which stream an export of this crate has made the memory ready.
     #[inline]
-    pub(crate) fn ready_on(mut self, stream: StreamHandle) -> Self {
+    pub(crate) fn ready_on(mut self, stream: Option<Stream>) -> Self {
         // What is ready for all streams is ready on the default stream.
-        if stream != StreamHandle::NothingPending {
-            self.ready_on = stream;
-        }
+        self.ready_on = stream.or(self.ready_on);
         self
     }
 
@@ -163,7 +161,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
         let filled = described.own(owner, Some(protocol));
         let import = slot.import(&filled);
         if import.info.device != Device::CPU {
-            import.change(Change::Stated(Stream::anywhere(ready_on)));
+            import.change(Change::Stated(ready_on));
         }
         Ok(filled)
     }

@@ -257,12 +257,12 @@ pub(crate) unsafe fn to_capsule<'py>(
     // A consumer on the host passes no stream and reads immediately.
     if wanted != own || own.device_type.is_host_accessible() && arguments.stream.is_none() {
         refuse_capture(info, consumer)?;
-        waiting(py, info, || hand_over(info, StreamHandle::NothingPending))?;
+        waiting(py, info, || hand_over(info, None))?;
     } else if consumer == StreamHandle::NothingPending {
         // The consumer promises, by the protocol, that it needs no order.
         poll_in_passing();
     } else {
-        hand_over(info, consumer)?;
+        hand_over(info, info.consumer(consumer))?;
     }
     // Pinned or managed memory, for a consumer that accepts only host memory.
     let on_host = (wanted != own).then(|| {

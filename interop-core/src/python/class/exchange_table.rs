@@ -121,7 +121,7 @@ unsafe extern "C" fn own<T: ArrayMethods + PyTypeInfo>(
         };
         let info = T::of(array).info()?;
         // Of the stream that `work_stream` returns.
-        hand_over(&info, StreamHandle::LegacyDefault)?;
+        hand_over(&info, info.consumer(StreamHandle::LegacyDefault))?;
         let owner = InReach::new(PyRef::new(object.unbind()), None);
         // SAFETY: the array guarantees its memory as long as it lives, and the owner keeps it alive.
         let tensor: ManagedTensor<Versioned> = unsafe { export_kept(&info, owner, Ownership::Shared) }?;

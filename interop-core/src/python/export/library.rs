@@ -292,7 +292,7 @@ fn place_plainly(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
 
 /// Describes the same memory as host memory. Waits for pending work.
 fn put_on_host(py: Python<'_>, info: &mut ArrayInfo) -> PyResult<()> {
-    waiting(py, info, || hand_over(info, StreamHandle::NothingPending))?;
+    waiting(py, info, || hand_over(info, None))?;
     info.description.device = Device::CPU;
     info.state.set_work(Placement::Nothing);
     Ok(())
@@ -314,10 +314,10 @@ fn by_table(
     match info.device().device_type {
         DeviceType::CPU => {}
         DeviceType::CUDA => match table.current_stream(package, py, info.device())? {
-            WorkStream::Handle(stream) => hand_over(info, stream)?,
+            WorkStream::Handle(stream) => hand_over(info, info.consumer(stream))?,
             WorkStream::Null | WorkStream::Absent => hand_over_to_context(info)?,
         },
-        _ => waiting(py, info, || hand_over(info, StreamHandle::NothingPending))?,
+        _ => waiting(py, info, || hand_over(info, None))?,
     }
     let ours = Arc::new(Mutex::new(Some(array)));
     let owner = ExportedValue::<_, true>(Arc::clone(&ours));
@@ -454,7 +454,7 @@ pub(crate) fn make_producer_wait_for(object: &Bound<'_, PyAny>, info: &ArrayInfo
         return Ok(());
     }
     let done = match stream_of(object, info.device())? {
-        Some(theirs) => hand_over(info, theirs),
+        Some(theirs) => hand_over(info, info.consumer(theirs)),
         None => hand_over_to_context(info),
     };
     done.map_err(|error| with_origin(object, error).into())

@@ -384,7 +384,7 @@ fn new_memory<B: FromArray + CudaArray>(
         let mut import = unsafe { Import::from_parts(info, owner) };
         // The memory was allocated for that stream, and nobody else has it: its uses stay known.
         import.info.state.uses = uses;
-        import.change(Change::Stated(Stream::anywhere(stream)));
+        import.change(Change::Stated(Stream::named(stream, import.info.device)));
         (import, None)
     };
     let address = import.info().unwatched_address;
