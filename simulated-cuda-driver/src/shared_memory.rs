@@ -34,8 +34,10 @@ const NAME: usize = 4;
 const SECTION: usize = 3 + USE * USES;
 /// The bytes of a clock: the number of rows, and the rows.
 pub(crate) const CLOCK_BYTES: usize = (8 * (1 + ROW * CLOCK_ROWS)).next_multiple_of(PAGE);
+/// How many clocks a number has: those of its last writes.
+const CLOCKS: usize = 4;
 /// Words behind the rows of the clock of a record that say what a file is: a mark of its kind, the device, and for a pool its process
-/// and its handle there.
+/// and its handle there. For a clock of a number, one more than the number, or 0.
 const LABEL: usize = CLOCK_BYTES / 8 - 4;
 const _: () = assert!(ROW * CLOCK_ROWS < LABEL);
 /// The name of the files, without which a descriptor is not of this driver.
@@ -167,11 +169,12 @@ impl SharedMemory {
         window.show(offset, self.record as u64, &*self.file)
     }
 
-    /// Maps the clock with this index in a file of clocks.
+    /// Maps the clocks of the number with this index in a file of clocks.
     pub(crate) fn clock(file: &Arc<OwnedFd>, index: usize) -> Answer<Arc<Self>> {
-        let offset = index.checked_mul(CLOCK_BYTES).ok_or(Status::INVALID_VALUE)?;
-        grow(file, offset + CLOCK_BYTES)?;
-        Self::map(file.clone(), (0, 0), offset, 0, CLOCK_BYTES)
+        const BYTES: usize = CLOCKS * CLOCK_BYTES;
+        let offset = index.checked_mul(BYTES).ok_or(Status::INVALID_VALUE)?;
+        grow(file, offset + BYTES)?;
+        Self::map(file.clone(), (0, 0), offset, 0, BYTES)
     }
 
     fn map(
@@ -226,29 +229,60 @@ impl SharedMemory {
 
     /// Replaces the clock.
     pub(crate) fn store_clock(&self, clock: &[ForeignMoment]) {
-        self.locked(|| {
-            let rows = &clock[..clock.len().min(CLOCK_ROWS)];
-            self.set(0, rows.len() as u64);
-            for (index, row) in rows.iter().enumerate() {
-                let at = 1 + ROW * index;
-                self.set(at, row.process.into());
-                self.set(at + 1, row.agent.into());
-                self.set(at + 2, row.number);
-            }
-        });
+        self.locked(|| self.write_clock(0, clock));
     }
 
     /// Returns the clock that was stored last.
     pub(crate) fn load_clock(&self) -> Vec<ForeignMoment> {
+        self.locked(|| self.read_clock(0))
+    }
+
+    /// Stores the clock of a write of a number, in the place of that of the smallest one.
+    pub(crate) fn store_number(&self, number: u64, clock: &[ForeignMoment]) {
+        let mark = number.wrapping_add(1);
+        self.locked(|| {
+            let same = Self::clocks().find(|at| self.get(at + LABEL) == mark);
+            let at =
+                same.or_else(|| Self::clocks().min_by_key(|at| self.get(at + LABEL))).unwrap_or_default();
+            self.set(at + LABEL, mark);
+            self.write_clock(at, clock);
+        });
+    }
+
+    /// Returns the clock of the smallest number that a wait accepts: greater ones have come by luck. Of none, the greatest.
+    pub(crate) fn load_number(&self, accepts: impl Fn(u64) -> bool) -> Vec<ForeignMoment> {
+        self.locked(|| {
+            let marks = Self::clocks().map(|at| (self.get(at + LABEL), at));
+            let first = marks.clone().filter(|(mark, _)| *mark > 0 && accepts(mark - 1)).min();
+            let (_, at) = first.or_else(|| marks.max()).unwrap_or_default();
+            self.read_clock(at)
+        })
+    }
+
+    /// The first words of the clocks of a number.
+    fn clocks() -> impl Iterator<Item = usize> + Clone {
+        (0..CLOCKS).map(|index| index * CLOCK_BYTES / 8)
+    }
+
+    fn write_clock(&self, at: usize, clock: &[ForeignMoment]) {
+        let rows = &clock[..clock.len().min(CLOCK_ROWS)];
+        self.set(at, rows.len() as u64);
+        for (index, row) in rows.iter().enumerate() {
+            let at = at + 1 + ROW * index;
+            self.set(at, row.process.into());
+            self.set(at + 1, row.agent.into());
+            self.set(at + 2, row.number);
+        }
+    }
+
+    fn read_clock(&self, at: usize) -> Vec<ForeignMoment> {
         let row = |at| ForeignMoment {
             process: self.get(at) as u32,
             agent: self.get(at + 1) as u32,
             number: self.get(at + 2),
         };
-        self.locked(|| {
-            let count = (self.get(0) as usize).min(CLOCK_ROWS);
-            (0..count).map(|index| row(1 + ROW * index)).collect()
-        })
+        let count = (self.get(at) as usize).min(CLOCK_ROWS);
+        (0..count).map(|index| row(at + 1 + ROW * index)).collect()
     }
 
     /// The first words of the sections.

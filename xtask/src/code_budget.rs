@@ -11,7 +11,7 @@ const BUDGETS: [(&str, usize); 7] = [
     ("interop-kernel/src", 5_700),
     ("interop-tvm-ffi/src", 2_400),
     ("simulated-cuda/src", 400),
-    ("simulated-cuda-driver/src", 5_400),
+    ("simulated-cuda-driver/src", 5_500),
 ];
 
 /// How many lines a crate may be below its budget: what is saved is not spent on something else without a word.

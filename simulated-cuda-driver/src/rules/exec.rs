@@ -180,7 +180,9 @@ impl State {
         match work {
             Work::Nothing | Work::Spin | Work::Kernel(_) | Work::Host(_) => {}
             Work::WriteNumber { address, number } => self.write_number(step, address, number),
-            Work::WaitForNumber { address, .. } => self.learn_number(step.moment, address),
+            Work::WaitForNumber { address, comparison, number } => {
+                self.learn_number(step.moment, address, |written| comparison.holds(written, number));
+            }
             Work::Record(event) => {
                 let now = self.queue.ended;
                 // The event may have been destroyed or recorded again since this record was queued.

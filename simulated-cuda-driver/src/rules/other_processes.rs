@@ -59,8 +59,12 @@ impl State {
 
     /// Translates the clock of a record.
     pub(crate) fn import_clock(&mut self, record: &SharedMemory) -> Clock {
+        self.translate_clock(record.load_clock())
+    }
+
+    fn translate_clock(&mut self, moments: Vec<ForeignMoment>) -> Clock {
         let mut clock = Clock::default();
-        for moment in record.load_clock() {
+        for moment in moments {
             clock.advance(self.import_moment(moment));
         }
         clock
@@ -114,15 +118,15 @@ impl State {
     /// Writes a number, with everything that its operation knows.
     pub(crate) fn write_number(&mut self, step: &Step, address: u64, number: u64) {
         if let Ok(clock) = self.others.clock_of_number(address) {
-            clock.store_clock(&self.export_clock(&step.clock));
+            clock.store_number(number, &self.export_clock(&step.clock));
         }
         number_at(address).store(number, Ordering::Release);
     }
 
-    /// Adds what the writer of a number knew to everything that comes after an action.
-    pub(crate) fn learn_number(&mut self, moment: Moment, address: u64) {
+    /// Adds what the writer of the first number that a wait accepts knew to everything that comes after the wait.
+    pub(crate) fn learn_number(&mut self, moment: Moment, address: u64, accepts: impl Fn(u64) -> bool) {
         let Ok(record) = self.others.clock_of_number(address) else { return };
-        let mut clock = self.import_clock(&record);
+        let mut clock = self.translate_clock(record.load_number(accepts));
         let learned = self.others.learned.entry(moment.agent).or_default();
         if let Some((_, before)) = learned.last() {
             clock.join(before);

@@ -29,6 +29,11 @@ impl State {
         self.page.as_ref().expect("a page").number(index.parse().expect("a number"))
     }
 
+    fn read(&self, offset: &str, stream: u64) {
+        let offset: u64 = offset.parse().expect("a number");
+        ok(cuMemcpyDtoHAsync_v2(self.target.0, self.memory.address + offset, 1, stream));
+    }
+
     /// Maps memory for reading, and returns the answers to a write before and after it is mapped for writes.
     fn write_read_only(path: &str) -> String {
         let file = file(path);
@@ -82,9 +87,12 @@ impl State {
                 ));
             }
             // A byte at an offset of the memory.
-            ["read", offset] => {
-                let offset: u64 = offset.parse().expect("a number");
-                ok(cuMemcpyDtoHAsync_v2(self.target.0, self.memory.address + offset, 1, self.stream));
+            ["read", offset] => self.read(offset, self.stream),
+            // On another stream, for which the host waits.
+            ["read-aside", offset] => {
+                let aside = get(|out| cuStreamCreate(out, NON_BLOCKING));
+                self.read(offset, aside);
+                ok(cuStreamSynchronize(aside));
             }
             ["synchronize"] => {
                 ok(cuStreamSynchronize(self.stream));

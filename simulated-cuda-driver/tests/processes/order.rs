@@ -146,6 +146,76 @@ fn a_producer_that_does_not_wait_before_it_writes_again_is_reported() {
     });
 }
 
+/// One step that the author of a program got wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Slip {
+    None,
+    /// The producer's number precedes its write.
+    EarlyReady,
+    /// The consumer reads on another stream than the one that waits.
+    OtherStream,
+    /// It waits for the number of the round before.
+    OldNumber,
+    /// Its number precedes its read.
+    EarlyDone,
+}
+
+impl Pair {
+    /// The same array is written and read twice.
+    fn two_rounds(&mut self, slip: Slip) {
+        self.open();
+        for round in 1..=2 {
+            let publish = |pair: &Self| {
+                ok(cuStreamWriteValue64_v2(pair.stream, pair.page.number(READY), round, 0));
+            };
+            if slip == Slip::EarlyReady {
+                publish(self);
+                self.set(42);
+            } else {
+                self.set(42);
+                publish(self);
+            }
+            let awaited = if slip == Slip::OldNumber { 1 } else { round };
+            self.consumer.tell(&format!("wait {READY} {awaited}"));
+            let done = format!("write {DONE} {round}");
+            match slip {
+                Slip::EarlyDone => self.consumer.tell(&done),
+                Slip::OtherStream => self.consumer.tell(&format!("read-aside {}", OFFSET + 12)),
+                _ => {}
+            }
+            if slip != Slip::OtherStream {
+                self.read();
+            }
+            if slip != Slip::EarlyDone {
+                self.consumer.tell(&done);
+            }
+            ok(cuStreamWaitValue64_v2(self.stream, self.page.number(DONE), round, 0));
+        }
+        self.consumer.ask("synchronize");
+        ok(cuStreamSynchronize(self.stream));
+    }
+}
+
+#[test]
+fn one_step_in_the_wrong_place_is_reported_in_each_schedule() {
+    use Slip::*;
+    let policies = [Policy::Late, Policy::Random, Policy::Eager];
+    for slip in [None, EarlyReady, OtherStream, OldNumber, EarlyDone] {
+        for (way, policy) in WAYS.into_iter().flat_map(|way| policies.map(|policy| (way, policy))) {
+            let mut pair = Pair::new(way, policy, 5);
+            pair.two_rounds(slip);
+            let reports = pair.reports();
+            let are_races = !reports.is_empty() && reports.split(' ').all(|report| report == "Race");
+            let is_right = if slip == None { reports.is_empty() } else { are_races };
+            assert!(is_right, "{slip:?}, {way:?}, {policy:?}: {reports:?}");
+            // The free would come too early as well.
+            pair.consumer.kill();
+            pair.page.close();
+            pair.memory.free(pair.stream);
+        }
+    }
+}
+
 #[test]
 fn what_the_host_has_waited_for_is_known_to_who_opens_the_handle() {
     every_schedule(|mut pair, which| {
