@@ -15,6 +15,9 @@ use crate::team_threads::TeamThreads;
 /// How many bytes before their use elements are loaded into the cache: those of a page, at whose end the processor stops to do it by itself.
 const AHEAD: usize = 4096;
 
+/// The lanes that are computed before more is loaded ahead: a processor has few loads on their way at a time.
+const BLOCK: usize = 32;
+
 /// The number of bytes that come into the cache together.
 const CACHE_LINE: usize = 64;
 
@@ -70,19 +73,20 @@ impl<T: RowElement, const KEPT: usize> Row<'_, '_, T, KEPT> {
             let lane = single % sums.count;
             sums.set(lane, add(sums.get(lane), column));
         }
-        let mut first = head;
+        let (mut first, mut lane) = (head, 0);
         while first < end {
-            let count = sums.count.min((end - first) / T::UNIT);
+            let count = BLOCK.min(sums.count - lane).min((end - first) / T::UNIT);
             let ahead = first + AHEAD / size_of::<T>();
             (ahead..ahead + count * T::UNIT)
                 .step_by(CACHE_LINE / size_of::<T>())
                 .for_each(|column| S::prefetch(lines, column));
-            for lane in 0..count {
-                let mut values = sums.get(lane);
-                unrolled!(number in 0..T::UNIT => values = add(values, first + lane * T::UNIT + number));
-                sums.set(lane, values);
+            for unit in 0..count {
+                let mut values = sums.get(lane + unit);
+                unrolled!(number in 0..T::UNIT => values = add(values, first + unit * T::UNIT + number));
+                sums.set(lane + unit, values);
             }
             first += count * T::UNIT;
+            lane = if lane + count == sums.count { 0 } else { lane + count };
         }
     }
 
