@@ -183,7 +183,7 @@ impl<A> NewArray<A> {
     /// ```
     /// use interop_core::arrays::ArrayD;
     /// use interop_core::lent::{Borrowed, BorrowedMut, BorrowedTensor};
-    /// use interop_core::dispatch;
+    /// use interop_core::{CudaArray, dispatch};
     /// use interop_tvm_ffi::{Call, CallError, NewArray};
     ///
     /// fn squared(call: &Call<'_>, from: BorrowedTensor<'_>) -> Result<NewArray<()>, CallError> {
