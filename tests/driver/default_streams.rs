@@ -165,3 +165,24 @@ fn a_tensor_is_ready_on_the_default_stream_of_its_export() {
         own.destroy();
     });
 }
+
+/// An array without a stream of its own moves to the default stream that orders the blocking streams of its library.
+#[test]
+fn an_array_moves_to_the_default_stream_beside_its_own_stream() {
+    Scene::new().each(|scene, device, data, [first, _]| {
+        let own = scene.primary.blocking();
+        own.fill(data, 0);
+        set_current(first);
+        let import = arrive(data, device).1.with_stream(own.handle()).unwrap();
+        let mut row = Row::<LeaseMut<i16>>::from_import(import).unwrap();
+        {
+            let scope = LaunchScope::new();
+            queue(&scope, &mut row);
+            scope.finish().unwrap();
+        }
+        assert_eq!(own.reads(data), 1);
+        drop(row);
+        own.finish();
+        own.destroy();
+    });
+}

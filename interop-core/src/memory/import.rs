@@ -12,7 +12,7 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::mutability::Mutability;
 use crate::array::stream_handle::StreamHandle;
 use crate::driver::context::Context;
-use crate::driver::functions::is_available;
+use crate::driver::functions::{driver, is_available};
 use crate::driver::reach::Reach;
 use crate::driver::stream::{Stream, capture_error, is_capturing};
 use crate::error::{Error, Origin, Refused, Result};
@@ -189,7 +189,7 @@ impl Import {
         }
         let Some(stream) = self.known_stream()? else { return Ok(self.info.state.placement) };
         let placement = self.info.state.placement;
-        let context = stream.context_of_default();
+        let mut context = stream.context_of_default();
         if stream.handle() != StreamHandle::LegacyDefault {
             // Without a driver no work is pending.
             if !is_available() {
@@ -199,6 +199,8 @@ impl Import {
             if is_capturing(stream.handle()) {
                 return Ok(placement);
             }
+            // The one that orders the blocking streams of the library, whatever context is current.
+            context = stream.own_context(driver()?)?.or(context);
             order(Waiter::Stream(Stream::legacy(context, device)), Work::Stream(stream))?;
         }
         Ok(placement.next(Change::Ordered(Some(legacy_stream(device, context)?))))
