@@ -1,7 +1,7 @@
 //! The checked description of an array, as numbers.
 #![expect(clippy::inline_always, reason = "of a description that is inlined, unused fields are not written")]
 
-use core::ops::Range;
+use core::ops::{Deref, Range};
 use std::sync::Arc;
 
 use crate::array::device::Device;
@@ -27,6 +27,15 @@ pub struct Description {
     pub(crate) layout: Layout,
     pub(crate) device: Device,
     pub(crate) mutability: Mutability,
+}
+
+impl Deref for Description {
+    type Target = Layout;
+
+    #[inline(always)]
+    fn deref(&self) -> &Layout {
+        &self.layout
+    }
 }
 
 impl Description {
@@ -140,33 +149,6 @@ impl Description {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
-    }
-
-    /// The extents.
-    #[inline]
-    #[must_use]
-    pub fn shape(&self) -> &[usize] {
-        self.layout.shape()
-    }
-
-    /// The strides, in elements. They are always present.
-    #[inline]
-    #[must_use]
-    pub fn strides(&self) -> &[isize] {
-        self.layout.strides()
-    }
-
-    /// The number of axes.
-    #[inline]
-    pub(crate) fn ndim(&self) -> usize {
-        self.layout.ndim()
-    }
-
-    /// The number of elements.
-    #[inline]
-    #[must_use]
-    pub fn numel(&self) -> usize {
-        self.layout.numel()
     }
 
     /// The size of all elements in bytes, without gaps.

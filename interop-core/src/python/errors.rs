@@ -211,7 +211,7 @@ pub(crate) enum Unread {
     /// The object does not support it, or not for this array. The next protocol follows.
     Absent,
     /// It cannot express the array, for this reason. The next protocol follows, and may know more.
-    Refused(PyErr),
+    Refused(Box<PyErr>),
     /// The import fails.
     Failed(Failure),
 }

@@ -190,7 +190,7 @@ impl Layout {
         &self.shape
     }
 
-    /// The strides, in elements.
+    /// The strides, in elements. They are always present.
     #[inline]
     #[must_use]
     pub fn strides(&self) -> &[isize] {

@@ -29,7 +29,7 @@ use crate::order::release::owner::Owner;
 use crate::protocols::cai::descr;
 use crate::python::capsule::in_capsule;
 use crate::python::errors::{Failure, Unread};
-use crate::python::import::type_cache::ImportRequest;
+use crate::python::import::type_cache::{ImportRequest, type_info};
 use crate::python::interface_dict::fields_in;
 use crate::python::interpreter::{PyRef, is_ordinary};
 
@@ -66,7 +66,14 @@ fn struct_type(object: &Bound<'_, PyAny>, format: &[u8], itemsize: usize) -> Res
         Error::new(ErrorKind::DType, "format", found, "a struct whose fields `numpy.asarray` finds")
     };
     let viewed = object.cast::<PyMemoryView>().ok().map(|view| view.getattr("obj")).transpose()?;
-    unstated(&viewed.as_ref().unwrap_or(object).get_type())?.map_or(Ok(()), |why| Err(unknown(&why)))?;
+    let viewed = viewed.as_ref().unwrap_or(object);
+    let left_out = &type_info(viewed)?.left_out_of_format;
+    if left_out.get().is_none() {
+        let _ = left_out.set(unstated(&viewed.get_type())?);
+    }
+    if let Some(why) = left_out.get().copied().flatten() {
+        return Err(unknown(&why).into());
+    }
     let dtype = || {
         py.import(intern!(py, "numpy"))?.getattr(intern!(py, "asarray"))?.call1((object,))?.getattr("dtype")
     };

@@ -18,6 +18,7 @@ use crate::array::dims::{MAX_NDIM, with_lists};
 use crate::array::dtype::DType;
 use crate::array::mutability::Mutability;
 use crate::array::validate::{RawDescriptor, Strides};
+use crate::error::Error;
 use crate::memory::import::{Filled, ImportSlot, Protocol};
 use crate::order::memory_check::Verification;
 use crate::python::errors::Unread;
@@ -163,8 +164,11 @@ impl NumPyClass {
         let verification = if memory == Memory::Own { Verification::Skipped } else { verification };
         // From here to the end of the check no Python code runs, so that the lists stay where they are.
         // SAFETY: these are the fields of an array.
-        let described = slot.describe(verification, |info| unsafe { describe(&array, dtype, info) })?;
-        Ok(described.own(owner_of(object), Some(Protocol::NumPy)))
+        match slot.describe(verification, |info| unsafe { describe(&array, dtype, info) }) {
+            Ok(described) => Ok(described.own(owner_of(object), Some(Protocol::NumPy))),
+            Err(None) => Err(Unread::Absent),
+            Err(Some(error)) => Err(error.into()),
+        }
     }
 
     /// # Safety
@@ -259,15 +263,15 @@ fn function_of(method: &Bound<'_, PyAny>) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// [`Unread::Absent`] if only `NumPy` can describe the array, because a stride is not one of whole elements.
+/// None if only `NumPy` can describe the array, because a stride is not one of whole elements.
 ///
 /// # Safety
 ///
 /// The fields are those of an array.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the description is written in place, see `ImportSlot`")]
-unsafe fn describe(array: &Fields, dtype: DType, to: &mut Description) -> Result<(), Unread> {
-    let ndim = usize::try_from(array.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM).ok_or(Unread::Absent)?;
+unsafe fn describe(array: &Fields, dtype: DType, to: &mut Description) -> Result<(), Option<Error>> {
+    let ndim = usize::try_from(array.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM).ok_or(None)?;
     // A power of two, because the elements are scalars.
     let size = (dtype.item_bits(true) / 8) as i64;
     // SAFETY: an array has an extent for each axis.
@@ -276,7 +280,7 @@ unsafe fn describe(array: &Fields, dtype: DType, to: &mut Description) -> Result
     let stride = |axis| unsafe { number(array.strides, axis) };
     with_lists!(ndim, extent, stride, |shape, mut strides| {
         if strides.iter().any(|stride| stride & (size - 1) != 0) {
-            return Err(Unread::Absent);
+            return Err(None);
         }
         for stride in &mut strides[..] {
             *stride >>= size.trailing_zeros();

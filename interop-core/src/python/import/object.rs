@@ -281,9 +281,9 @@ fn fill_slot(request: &ImportRequest<'_, '_>, slot: &mut ImportSlot) -> Result<F
 
 /// Returns why no protocol has read an object: after a refusal, another protocol may have failed too.
 #[cold]
-fn unread(object: &Bound<'_, PyAny>, refusal: Option<PyErr>, failure: Option<Failure>) -> Failure {
+fn unread(object: &Bound<'_, PyAny>, refusal: Option<Box<PyErr>>, failure: Option<Failure>) -> Failure {
     let py = object.py();
-    let Some(refusal) = refusal else {
+    let Some(refusal) = refusal.map(|refusal| *refusal) else {
         return match failure {
             None => not_an_array(object).into(),
             Some(Failure::Invalid(error)) => with_origin(object, error).into(),
@@ -328,10 +328,10 @@ fn from_dlpack(
                 && (refusal.is_instance_of::<PyBufferError>(object.py())
                     || refusal.is_instance_of::<PyTypeError>(object.py())) =>
         {
-            Err(Unread::Refused(*refusal))
+            Err(Unread::Refused(refusal))
         }
         Err(Failure::Invalid(error)) if library.package.misstates_tensors() => {
-            Err(Unread::Refused(with_origin(object, error).into()))
+            Err(Unread::Refused(Box::new(with_origin(object, error).into())))
         }
         Err(failure) => Err(failure.into()),
     }

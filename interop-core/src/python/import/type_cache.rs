@@ -48,6 +48,8 @@ pub(crate) struct TypeInfo {
     pub(crate) caveat: Option<Caveat>,
     /// What tells of writes to its objects, which are tensors of `PyTorch`.
     pub(crate) autograd: Option<Arc<Autograd>>,
+    /// What the format of its buffers does not tell of structs. Found on first use.
+    pub(crate) left_out_of_format: OnceCell<Option<&'static str>>,
     /// The module whose `from_dlpack` creates arrays of this kind, if there is one. Found on first use.
     pub(crate) importer: OnceCell<Option<Arc<PyRef>>>,
 }
@@ -245,6 +247,7 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         readers,
         caveat,
         autograd,
+        left_out_of_format: OnceCell::new(),
         importer: OnceCell::new(),
     })
 }
