@@ -8,6 +8,7 @@ use crate::LaunchSize;
 use crate::host::{Shared, assert_launchable, call, run};
 use crate::host_part::{HostPart, OpenLoops};
 use crate::kernel::{Kernel, Memory, Parameters};
+use crate::layout::Layouts;
 use crate::place::Place;
 
 /// The number of threads of a launch whose work repays the start of a thread of the system.
@@ -69,7 +70,9 @@ pub unsafe fn launch<K: Kernel>(
     }
     assert_launchable(size);
     let width = if K::IS_TEAM { size.block.0 } else { 1 };
-    let most = if workers > 1 { workers.saturating_mul(PARTS_OF_WORKER) } else { 1 };
+    // Parts that add to one element take turns, which costs more than what they share: one part adds without atomic instructions.
+    let is_shared = workers > 1 && !<K::Parameters<'_> as Layouts>::HAS_ATOMIC;
+    let most = if is_shared { workers.saturating_mul(PARTS_OF_WORKER) } else { 1 };
     let parts = (size.threads() / REPAYS).clamp(1, u128::from(most)) as u32;
     let teams = size.threads() / u128::from(width);
     let rows = if parts > 1 { (teams / u128::from(parts)).clamp(1, NEIGHBOURS) as u32 } else { u32::MAX };

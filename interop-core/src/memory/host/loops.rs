@@ -1,6 +1,9 @@
 //! Loops over one or two arrays of one shape, compiled together with a closure. Axes are sorted by stride and merged where
 //! possible.
 //!
+//! Launches of kernels go along the same axes, on the same threads, but in loops of their own: these have any rank, closures that change
+//! variables, and bytes that may be no `bool`.
+//!
 //! The inner loop runs over pointers, so the compiler vectorizes it if the elements are contiguous. The functions are
 //! inlined so that the variables that the closure changes stay in registers.
 #![expect(clippy::inline_always, reason = "loops are compiled together with the closure that they are for")]
