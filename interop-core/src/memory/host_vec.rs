@@ -23,6 +23,8 @@ use crate::memory::std_storage::{check_host_copy, copying_storage};
 use crate::memory::storage::{MemoryRegion, Storage};
 use crate::order::array_info::ArrayInfo;
 use crate::order::claim::{Claim, shared_elements};
+use crate::order::memory_state::StorageState;
+use crate::order::placement::Placement;
 use crate::order::record::forget;
 use crate::process::counters::COUNTERS;
 
@@ -192,6 +194,10 @@ impl<T: Element> Default for HostVec<T> {
 unsafe impl<T: Element> Storage for HostVec<T> {
     fn memory(&self) -> Result<MemoryRegion> {
         self.buffer.memory()
+    }
+
+    fn state(&self) -> StorageState<'_> {
+        self.buffer.state()
     }
 }
 
@@ -372,6 +378,11 @@ unsafe impl Storage for HostBuffer {
     fn memory(&self) -> Result<MemoryRegion> {
         let (address, len) = (self.address(), self.len());
         Ok(MemoryRegion::from_element(self.element, address, len, Device::CPU, Mutability::Writable))
+    }
+
+    /// `&HostBuffer` gives no access to the memory, so the record knows who uses it.
+    fn state(&self) -> StorageState<'_> {
+        StorageState::new(Placement::Unknown)
     }
 }
 
