@@ -408,6 +408,31 @@ def test_nested_calls(library, stream):
 
 
 @each(["torch", "cupy"])
+def test_a_call_back_into_python(library, stream):
+    """While a kernel is queued by a function that has not returned, only its own stream may use the array."""
+    array, other = library.array([1.0] * COUNT), library.new_stream()
+
+    def on_another_stream():
+        with library.using(other):
+            for function in (lambda: interop_demo.scale_(array, 5.0), lambda: interop_demo.checksum(array)):
+                with pytest.raises(ARRAY_ERROR, match="a writer of 0x"):
+                    function()
+
+    def back():
+        on_another_stream()
+        interop_demo.scale_(array, 3.0, then=on_another_stream)
+        assert interop_demo.checksum(array) == 6.0 * COUNT
+
+    interop_demo.scale_(array, 2.0, then=back)
+    with pytest.raises(ZeroDivisionError):
+        interop_demo.scale_(array, 2.0, then=lambda: 1 / 0)
+    with library.using(other):
+        other.wait_for(stream)
+        interop_demo.scale_(array, 0.5)
+        assert interop_demo.checksum(array) == 6.0 * COUNT
+
+
+@each(["torch", "cupy"])
 def test_a_result_outlives_its_stream(library):
     with library.using(library.new_stream()):
         result = interop_demo.twice(library.array([1.0] * COUNT))

@@ -178,13 +178,15 @@ macro_rules! with_number {
 /// and saturate.
 ///
 /// A kernel does this in memory that CUDA can access. It runs on the stream on which the caller works, or on `stream`. An
-/// array of this module remembers a stream that is named. Other libraries do not learn of it.
+/// array of this module remembers a stream that is named. Other libraries do not learn of it. `then` is called once the kernel is
+/// queued, while its scope is still open.
 #[pyfunction]
-#[pyo3(signature = (obj, factor, *, stream=None))]
+#[pyo3(signature = (obj, factor, *, stream=None, then=None))]
 pub(crate) fn scale_(
     obj: &Bound<'_, PyAny>,
     factor: Factor,
     stream: Option<Bound<'_, PyAny>>,
+    then: Option<Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     fn scale<T: Number>(array: &mut Argument, factor: f64) -> interop_core::Result<()> {
         T::scale(array, factor)
@@ -208,6 +210,9 @@ pub(crate) fn scale_(
     // Detached, because the stream may wait for a host function that needs the interpreter's lock.
     // SAFETY: the scope orders the kernel with all other work on the array, whose release comes after it.
     obj.py().detach(|| unsafe { launch::scale(&array, &array, factor, stream) })?;
+    if let Some(then) = then {
+        then.call0()?;
+    }
     Ok(scope.finish()?)
 }
 
