@@ -243,8 +243,8 @@ def test_an_export_of_imported_memory_waits_for_all_work(releases, memory):
     array.__dlpack__(max_version=(1, 0))  # The first time creates the event.
     interop_demo.finish_releases()
     exported, capsule = calls(lambda: array.__dlpack__(max_version=(1, 0)))
-    # The address tells the context, whose work one event comes after.
-    assert exported == {POINTER: 1, SHARED: 1, WAIT: 1, CURRENT: 2, CAPTURES: 2}
+    # The address tells the context, whose work one event comes after. The consumer's default stream is that of the current context.
+    assert exported == {POINTER: 1, SHARED: 1, WAIT: 1, CURRENT: 3, CAPTURES: 2}
     # The capsule is the last to keep the imported memory.
     del array
     held = [capsule]

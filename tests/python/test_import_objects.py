@@ -28,7 +28,7 @@ Word = enum.Enum("Word", {"CPU": CPU, "NAMED": "cpu"})
     ("function", "signature"),
     [
         ("describe", "(obj, *, stream=None)"), ("asarray", "(obj, *, stream=None)"), ("parse_cai", "(d)"),
-        ("scale_", "(obj, factor, *, stream=None)"), ("checksum", "(obj, *, stream=None)"), ("live_allocations", "()"),
+        ("scale_", "(obj, factor, *, stream=None, then=None)"), ("checksum", "(obj, *, stream=None)"), ("live_allocations", "()"),
         ("live_exports", "()"), ("pending_releases", "()"),
     ],
 )
