@@ -1,29 +1,13 @@
 //! A default stream that is named is that of the context in which it was named, whatever context is current later: the
 //! default streams of two contexts have one handle.
 
-use interop_core::kernel::{Thread, ViewMut, kernel};
 use interop_core::protocols::dlpack::Versioned;
-use interop_core::{
-    CudaArray, Device, FromArray, Import, KernelModule, LaunchScope, LaunchSize, LeaseMut, StreamHandle,
-};
+use interop_core::{CudaArray, Device, FromArray, Import, LaunchScope, LaunchSize, LeaseMut, StreamHandle};
 
 use crate::counted_imports::{Row, arrive, arrive_on};
 use crate::cuda_program::{Bytes, Place, Stream, set_current};
 use crate::exclusive_driver::{Turn, first_gpu};
-
-#[kernel]
-fn count(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>) {
-    for at in thread.elements(to.shape()) {
-        to.set(at, to.get(at) + 0x0101);
-    }
-}
-
-const PTX: &str = ".version 7.0\n.target sm_70\n.visible .entry count(.param .b8 a[24])\n";
-// SAFETY: it runs on the simulated driver, which runs the function above.
-#[expect(unsafe_code, reason = "names the PTX of the kernel")]
-static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
-
-const LEN: usize = 1000;
+use crate::uses_now::{KERNELS, LEN, count};
 
 /// Two contexts of one device.
 struct Scene {

@@ -19,7 +19,7 @@ use crate::exclusive_driver::{Turn, first_gpu};
 use crate::support::arrays::Array;
 
 #[kernel]
-fn count(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>) {
+pub(crate) fn count(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>) {
     for at in thread.elements(to.shape()) {
         to.set(at, to.get(at) + 0x0101);
     }
@@ -28,9 +28,9 @@ fn count(thread: Thread<'_>, mut to: ViewMut<'_, i16, 1>) {
 const PTX: &str = ".version 7.0\n.target sm_70\n.visible .entry count(.param .b8 a[24])\n";
 // SAFETY: it runs on the simulated driver, which runs the function above.
 #[expect(unsafe_code, reason = "names the PTX of the kernel")]
-static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
+pub(crate) static KERNELS: KernelModule = unsafe { KernelModule::new(PTX) };
 
-const LEN: usize = 1000;
+pub(crate) const LEN: usize = 1000;
 
 /// A driver that is left without a report, and streams of the primary context.
 struct Scene {
