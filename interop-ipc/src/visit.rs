@@ -74,8 +74,13 @@ impl Connection {
         if let Some(known) = all.get(address).filter(|known| !known.peer.has_ended()) {
             return Ok(known.clone());
         }
+        let count = all.len();
         // Arrays that are still open keep their connection.
         all.retain(|_, connection| !connection.peer.has_ended());
+        if all.len() < count {
+            // It drops what nobody uses any more, and nothing else may wake it.
+            Office::wake_thread();
+        }
         let peer = address.connect()?;
         let connection = Arc::new(Self {
             peer,
@@ -247,7 +252,15 @@ pub(crate) fn open(bytes: &[u8], stream: Option<StreamHandle>) -> Result<Import>
     if is_broken {
         connection.forget(&message.office);
     }
-    let array = opened?;
+    let array = match opened {
+        Ok(array) => array,
+        Err(error) => {
+            drop(connection);
+            // As in `Connection::to`.
+            Office::wake_thread();
+            return Err(error);
+        }
+    };
     let (address, awaited) = match (array.block.as_deref(), &array.turn) {
         (Some(block), Some(turn)) => (block.address(), block.is_on_device().then_some(turn)),
         _ => unreachable!("a block, and a turn, until the drop"),

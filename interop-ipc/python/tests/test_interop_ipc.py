@@ -1,5 +1,6 @@
 """Arrays of Python libraries in other processes, and what is refused."""
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -476,7 +477,8 @@ def test_another_network_namespace(tmp_path):
     """The other process does not reach this one, or this one it, without a path."""
     with Reader(unshared("--net")) as reader:
         cure = r"network namespace of its own.*`interop_ipc\.listen_at`\) with a path that both can open"
-        assert re.fullmatch(f"ConnectionError: .*{cure}", reader.ask("open", interop_ipc.share(numbers())))
+        # Nobody opens it, so the offer has to end by itself.
+        assert re.fullmatch(f"ConnectionError: .*{cure}", reader.ask("open", interop_ipc.share(numbers(), seconds=0)))
         with pytest.raises(ConnectionError, match=cure):
             interop_ipc.open(bytes.fromhex(reader.ask("share")))
         path = os.fsencode(tmp_path / "office")
@@ -485,6 +487,21 @@ def test_another_network_namespace(tmp_path):
         assert np.asarray(interop_ipc.open(message)).tolist() == [1, 2, 3]
     with pytest.raises(ConnectionError, match=f"nobody listens at `{tmp_path}/office`.*does not mount the folder"):
         interop_ipc.open(message)
+
+
+def test_the_connection_to_a_process_that_has_ended(tmp_path):
+    """Its end was seen before the last reference was gone, and the page stayed until the next exchange."""
+    path = os.fsencode(tmp_path / "office")
+    for _ in range(8):
+        before = files()
+        with Reader() as reader:
+            reader.ask("listen", path)
+            message = bytes.fromhex(reader.ask("share"))
+            assert np.asarray(interop_ipc.open(message)).tolist() == [1, 2, 3]
+        with pytest.raises(ConnectionError):
+            interop_ipc.open(message)
+        gc.collect()
+        wait_for(lambda: files() <= before)  # noqa: B023
 
 
 @pytest.mark.parametrize("example", ["camera.py", "trainer.py"])
