@@ -74,13 +74,8 @@ impl Connection {
         if let Some(known) = all.get(address).filter(|known| !known.peer.has_ended()) {
             return Ok(known.clone());
         }
-        let count = all.len();
         // Arrays that are still open keep their connection.
         all.retain(|_, connection| !connection.peer.has_ended());
-        if all.len() < count {
-            // It drops what nobody uses any more, and nothing else may wake it.
-            Office::wake_thread();
-        }
         let peer = address.connect()?;
         let connection = Arc::new(Self {
             peer,
@@ -238,6 +233,11 @@ pub(crate) fn is_alive(bytes: &[u8]) -> Result<bool> {
 
 /// Opens an array of another process. Its memory is used on a stream, or on one of the library.
 pub(crate) fn open(bytes: &[u8], stream: Option<StreamHandle>) -> Result<Import> {
+    // The thread drops a connection that nobody uses any more, and nothing else may wake it.
+    try_open(bytes, stream).inspect_err(|_| Office::wake_thread())
+}
+
+fn try_open(bytes: &[u8], stream: Option<StreamHandle>) -> Result<Import> {
     let message = Message::read(bytes)?;
     let device = message.device.as_ref().map_or(Ok(Device::CPU), device_of)?;
     let connection = Connection::to(&message.office)?;
@@ -252,15 +252,7 @@ pub(crate) fn open(bytes: &[u8], stream: Option<StreamHandle>) -> Result<Import>
     if is_broken {
         connection.forget(&message.office);
     }
-    let array = match opened {
-        Ok(array) => array,
-        Err(error) => {
-            drop(connection);
-            // As in `Connection::to`.
-            Office::wake_thread();
-            return Err(error);
-        }
-    };
+    let array = opened?;
     let (address, awaited) = match (array.block.as_deref(), &array.turn) {
         (Some(block), Some(turn)) => (block.address(), block.is_on_device().then_some(turn)),
         _ => unreachable!("a block, and a turn, until the drop"),
