@@ -96,14 +96,18 @@ fn end_offers(office: &Office) -> Option<Instant> {
 /// Ends the waits for producers that have ended, closes idle blocks, and returns the producers that still run, and when the next block
 /// is to be closed.
 fn running_producers(office: &Office) -> (Vec<Arc<Connection>>, Option<Instant>) {
-    let mut state = office.state();
-    // Nothing uses the connection any more.
-    state.producers.retain(|producer| Arc::strong_count(producer) > 1 || producer.has_blocks());
-    let mut producers = state.producers.clone();
-    drop(state);
+    let mut producers = office.state().producers.clone();
     let now = Instant::now();
     let next = producers.iter().filter_map(|producer| producer.close_idle(now)).min();
     producers.retain(|producer| !producer.end_waits_if_gone());
+    // Nothing uses the others any more: the blocks of one that has ended are closed by now.
+    let here = |producer: &Arc<Connection>| {
+        producers.iter().filter(|running| Arc::ptr_eq(running, producer)).count()
+    };
+    let is_used = |producer: &Arc<Connection>| {
+        Arc::strong_count(producer) > 1 + here(producer) || producer.has_blocks()
+    };
+    office.state().producers.retain(is_used);
     (producers, next)
 }
 
