@@ -444,8 +444,8 @@ pub(crate) fn copy_to_buffer(
 /// Copies the elements of an import into memory of another allocator, contiguous in `order`. The copy waits for pending work on the
 /// import, and is complete on return.
 ///
-/// A [`FromImport`](crate::storage::FromImport) of your own allocates the memory, and calls this. `T` may have a lower rank than the import: `[f32; 3]` takes the last axis. No context has to be current. Without
-/// elements `target` may be null.
+/// A [`FromImport`](crate::storage::FromImport) of your own allocates the memory, and calls this. `T` may have a lower rank than
+/// the import: `[f32; 3]` takes the last axis. No context has to be current. Without elements `target` may be null.
 ///
 /// # Errors
 ///

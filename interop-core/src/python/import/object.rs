@@ -57,8 +57,8 @@ use crate::python::interpreter::{
 /// used: `CuPy` loses the sign of negative strides in DLPack, but not in its dict.
 ///
 /// Host memory without `__dlpack__` is imported by the buffer protocol: `bytearray`, `memoryview`, `array.array`, `ctypes`.
-/// So is an array that a `__dlpack__` in C refuses, such as a structured array of `NumPy`, if it has no dict. The buffer is released when the
-/// import is dropped, so a `bytearray` cannot be resized meanwhile.
+/// So is an array that a `__dlpack__` in C refuses, such as a structured array of `NumPy`, if it has no dict. The buffer is
+/// released when the import is dropped, so a `bytearray` cannot be resized meanwhile.
 ///
 /// The array is ready for work on `stream`. With `None`, it stays on the stream on which its library works, if the library
 /// reports that one, as PyTorch, `CuPy`, Numba and Warp do; any other library makes the legacy default stream wait. For CPU
